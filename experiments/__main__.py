@@ -6,8 +6,6 @@ Each model is trained once and writes its result to one directory: the same comm
 any interruption, and does nothing when all models are done.
 """
 
-from __future__ import annotations
-
 if __name__ == "__main__":  # first, because the following imports take seconds
     from training.command.signals import open_command
 
@@ -23,15 +21,13 @@ from pathlib import Path
 
 import torch
 
-from experiments.claims import print_claims
 from experiments.config import ExperimentConfig, load_config, with_variants
 from experiments.experiment import Experiment
+from experiments.results import print_claims
 from training.command.errors import did_you_mean
 from training.command.signals import exit_status
 from training.io import config as configuration
 from training.io.config import ArgumentParser, UserError
-
-__all__ = ["main"]
 
 CONFIGS = Path(__file__).parent / "configs"
 

@@ -1,36 +1,23 @@
 """`ExperimentConfig`, the configuration of an experiment: a task and the variants that learn it."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from experiments.registry import task
-from experiments.task import Task
+from experiments.task import STRICT
 from training.command.errors import did_you_mean
 from training.compare.config import load_comparison, slug
 from training.io import config as configuration
 from training.io.config import UserError
 from training.io.overrides import merge, read_overrides
 
-__all__ = [
-    "ExperimentConfig",
-    "OrderingConfig",
-    "VariantConfig",
-    "load_config",
-    "settings_of",
-    "with_variants",
-]  # fmt: skip
 
-_STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
-
-
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class VariantConfig:
     """One of the compared variants."""
 
@@ -46,7 +33,7 @@ class VariantConfig:
     """The paper's figures, by measure."""
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class OrderingConfig:
     """An order that a paper claims."""
 
@@ -58,7 +45,7 @@ class OrderingConfig:
     """Names of variants, the best first."""
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class ExperimentConfig:
     """Variants that learn the same task with several seeds, and a paper's claims about them."""
 
@@ -156,14 +143,11 @@ def settings_of(
 
     UserError, which names the `source`, where a key or value is wrong.
     """
-    own: Task = task(experiment.task)
-    values: dict[str, Any] = configuration.dump(own.settings())  # nested defaults
-    layers: list[Mapping[str, Any]] = [experiment.set, variant.set]
-    if quick:
-        layers.append(experiment.quick)
-    for layer in layers:
+    cls = task(experiment.task).settings
+    values: dict[str, Any] = configuration.dump(cls())  # nested defaults
+    for layer in (experiment.set, variant.set, experiment.quick if quick else {}):
         merge(values, read_overrides(layer))
     try:
-        return configuration.validate(own.settings, values, source)
+        return configuration.validate(cls, values, source)
     except UserError as error:
         raise UserError(f"variant {variant.name}: {error}") from None

@@ -2,28 +2,145 @@
 
 from __future__ import annotations
 
+import csv
+import math
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from experiments.config import ExperimentConfig
+import numpy as np
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from experiments.config import ExperimentConfig, settings_of
+from experiments.fitting import METRICS, facts_of
 from experiments.page import render
-from experiments.record import FACTS, TABLE, read_record, table, write_record
 from experiments.registry import task
-from experiments.results import Results, of_trials, summarise
-from experiments.trial import Trial, trials
-from training.analysis.agents import check_device
+from experiments.results import FACTS, TABLE, Curves, Facts, Models, Results, read_record
+from experiments.task import Learning
+from training.analysis.agents import check_device, device_name
 from training.command.errors import command_line
-from training.command.files import write_atomically, writing
+from training.command.files import refusal, write_atomically, write_json, writing
 from training.compare.comparison import PAGE, Comparison, check_owner
-from training.compare.jobs import Job, missing_jobs
+from training.compare.config import slug
+from training.compare.jobs import DONE, MISSING, Job, Status, missing_jobs
 from training.io import config as configuration
 from training.io.config import UserError
-
-__all__ = ["Experiment"]
+from training.io.fingerprint import differences, fingerprint
+from training.io.run_log import provenance
+from training.io.state_files import State, read_inputs, read_json, write_inputs
 
 CONFIG = "experiment.yaml"
+INPUTS, RESULT = "inputs.json", "result.json"
+
+
+@checked_dataclass(frozen=True, config=State)
+class Result:
+    """The result of a trial, as stored in its file."""
+
+    inputs: dict[str, Any]
+    """Inputs that it was made from."""
+    numbers: dict[str, float | None]
+    """By measure; None: not a number, as all are where training stopped."""
+    stopped_at: int | None = None
+    """The step whose loss was not finite; None: none."""
+    seconds: float = 0.0
+    """Time of training and measuring."""
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def machine(self) -> str:
+        """What the model was trained on."""
+        device = self.provenance.get("device", "cpu")
+        if device == "cpu":
+            device = (self.provenance.get("hardware") or {}).get("cpu") or ""
+        return str(device)
+
+
+@dataclass(frozen=True)
+class Trial(Job):
+    """Trains and measures one variant's model with one seed; it resumes when run again."""
+
+    variant: str
+    task: str
+    learning: Learning
+    origin: Trial | None = field(default=None, repr=False)
+    """The trial whose model it begins with."""
+
+    @property
+    def requires(self) -> Path | None:
+        return self.learning.start
+
+    @property
+    def model(self) -> Path:
+        return self.learning.folder
+
+    @property
+    def label(self) -> str:
+        return f"train {self.learning.label}"
+
+    def result(self) -> Result | None:
+        """The result, None if it is missing. Raises UserError if its file is damaged."""
+        path = self.model / RESULT
+        return read_json(Result, path) if path.is_file() else None
+
+    def status(self) -> Status:
+        """Stale: a result, finished or not, was made from other inputs. Inputs that an older file
+        does not name are not compared."""
+        path, result = self.model / INPUTS, self.result()
+        if result is not None:
+            path, made = self.model / RESULT, result.inputs
+        elif path.is_file():
+            made = read_inputs(path)
+        else:
+            return MISSING
+        now = self.inputs()
+        for change in differences(made, {name: now[name] for name in made.keys() & now.keys()}):
+            reason = (
+                f"{path} was made with {change.describe('the experiment now has')}; give another "
+                "--out, or move that directory away"
+            )
+            return Status("stale", reason, change)
+        return MISSING if result is None else DONE
+
+    def execute(self) -> None:
+        """Train, from the beginning or from the saved state, and write the result."""
+        began = time.perf_counter()
+        try:
+            self.model.mkdir(parents=True, exist_ok=True)
+            write_inputs(self.model / INPUTS, self.inputs())
+            state = facts_of(self.model)
+            before_s = (state.rows[-1].get("wall_s") or 0.0) if state and state.rows else 0.0
+            numbers = task(self.task).learn(self.learning)
+            assert numbers.keys() == {m.name for m in task(self.task).measures}, numbers
+            state = facts_of(self.model)
+            stopped = None if state is None else state.diverged_at
+            result = {
+                "inputs": self.inputs(),
+                "numbers": {
+                    name: value if stopped is None and math.isfinite(value) else None
+                    for name, value in numbers.items()
+                },
+                "stopped_at": stopped,
+                "seconds": round(before_s + time.perf_counter() - began, 1),
+                "provenance": provenance({"seed": self.learning.seed})
+                | {"device": device_name(self.learning.device)},
+            }
+            write_json(self.model / RESULT, result)
+        except (OSError, MemoryError) as error:
+            raise UserError(refusal(error)) from None
+
+    def inputs(self) -> dict[str, Any]:
+        """The trial's inputs as JSON data."""
+        known = {
+            "task": self.task,
+            "start": None if self.origin is None else self.origin.model.name,
+            "start_inputs": None if self.origin is None else self.origin.inputs(),
+            "settings": configuration.dump(self.learning.settings),
+        }
+        return fingerprint(known)
 
 
 @dataclass(frozen=True)
@@ -48,8 +165,26 @@ class Experiment(Comparison):
 
     @cached_property
     def trials(self) -> list[Trial]:
-        """All trials."""
-        return trials(self.settings, self.out, self.path, self.quick, self.data)
+        """All trials: all variants of each seed. Raises UserError if settings are wrong."""
+        found: dict[tuple[str, int], Trial] = {}
+        settings = {
+            variant.name: settings_of(self.settings, variant, self.quick, self.path)
+            for variant in self.settings.arms
+        }
+        for seed in self.settings.seeds:
+            for variant in self.settings.arms:
+                label = f"{slug(variant.name)}-s{seed}"
+                start = variant.start_from
+                origin = None if start is None else found[start, seed]
+                learning = Learning(
+                    settings[variant.name], seed, self.out / "trials" / label,
+                    None if origin is None else origin.model, self.data, label,
+                    self.settings.device,
+                )  # fmt: skip
+                found[variant.name, seed] = Trial(
+                    variant.name, self.settings.task, learning, origin
+                )
+        return [*found.values()]
 
     def jobs(self) -> Sequence[Job]:
         check_device(self.settings.device)
@@ -64,28 +199,47 @@ class Experiment(Comparison):
     def check(self, missing: Sequence[Job]) -> None:
         """UserError where data are missing, or a variant cannot be built."""
         left = {id(job) for job in missing}
-        first = {t.variant.name: t for t in reversed(self.trials) if id(t) in left}
-        for name, trial in reversed(first.items()):
+        checked = set()
+        for trial in self.trials:
+            if id(trial) not in left or trial.variant in checked:
+                continue
+            checked.add(trial.variant)
             try:
-                task(self.settings.task).check(trial.settings, self.data)
+                task(self.settings.task).check(trial.learning.settings, self.data)
             except UserError:
                 raise
             except ValueError as error:
-                raise UserError(f"variant {name}: {error}") from None
+                raise UserError(f"variant {trial.variant}: {error}") from None
 
     def prepare(self, missing: Sequence[Job]) -> None:
         """Nothing to prepare."""
 
+    def results(self) -> Results:
+        """The results of the trials that are done. Raises UserError if a file is damaged."""
+        done = [(trial, result) for trial in self.trials if (result := trial.result()) is not None]
+        models: dict[str, Models] = {}
+        seconds: dict[str, list[float]] = {}
+        for trial, result in done:
+            own = models.get(trial.variant, {})
+            models[trial.variant] = {**own, trial.learning.seed: result.numbers}
+            seconds.setdefault(trial.variant, []).append(result.seconds)
+        commits = {str((one.provenance.get("git") or {}).get("commit", "")) for _, one in done}
+        machines = {result.machine for _, result in done}
+        facts = Facts(
+            {name: float(np.mean(own)) for name, own in seconds.items()},
+            tuple(sorted(commits - {""})), tuple(sorted(machines - {""})),
+        )  # fmt: skip
+        return Results(self.settings, models, facts, _curves([trial for trial, _ in done]))
+
     def write_page(self, missing: Sequence[str], failed: Sequence[str] = ()) -> bool:
-        return self._write(self.out, of_trials(self.settings, self.trials), missing, failed)
+        return self._write(self.out, self.results(), missing, failed)
 
     def _write(
         self, place: Path, results: Results, missing: Sequence[str], failed: Sequence[str] = ()
     ) -> bool:
-        summary = summarise(self.settings, results)
-        page = render(self.settings, summary, self.command(), missing, failed)
+        page = render(results, self.command(), missing, failed)
         changed = False
-        for name, text in ((TABLE, table(summary)), (PAGE, page)):
+        for name, text in ((TABLE, results.table()), (PAGE, page)):
             path, data = place / name, text.encode()
             if not path.is_file() or path.read_bytes() != data:
                 write_atomically(path, data)
@@ -96,10 +250,10 @@ class Experiment(Comparison):
         """Write the outputs of a comparison; a record's page is written from the record."""
         if not (page_alone and (self.out / FACTS).is_file()):
             return super().run(only, page_alone)
-        results = read_record(self.out)
+        results = read_record(self.settings, self.out)
         missing = [
             trial.label for trial in self.trials
-            if trial.seed not in results.models.get(trial.variant.name, {})
+            if trial.learning.seed not in results.models.get(trial.variant, {})
         ]  # fmt: skip
         with self.file_errors():
             self._write(self.out, results, missing)
@@ -119,9 +273,29 @@ class Experiment(Comparison):
         missing = [job.label for job in missing_jobs(jobs)]
         if len(missing) == len(jobs):
             raise UserError(f"--record keeps what is in {self.out}, and nothing is done there")
-        results = of_trials(self.settings, self.trials)
+        results = self.results()
         with writing(record):
             record.mkdir(parents=True, exist_ok=True)
-            write_record(record, results, summarise(self.settings, results))
+            results.write_record(record)
             self._write(record, results, missing)
         print(f"wrote {record}")
+
+
+def _curves(trials: Sequence[Trial]) -> Curves:
+    """Curves of the metrics' columns that all seeds of a variant have."""
+    runs: dict[str, list[list[dict[str, float]]]] = {}
+    for trial in trials:
+        path = trial.model / METRICS
+        if path.is_file():
+            with path.open(encoding="utf-8", newline="") as file:
+                rows = [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
+            runs.setdefault(trial.variant, []).append(rows)
+    found: dict[str, dict[str, Any]] = {}
+    for name, own in runs.items():
+        for together in zip(*own, strict=False):
+            for key in together[0].keys() - {"step", "wall_s"}:
+                values = np.array([row[key] for row in together])
+                low, high = float(values.min()), float(values.max())
+                point = (together[0]["step"], float(values.mean()), low, high)
+                found.setdefault(key, {}).setdefault(name, []).append(point)
+    return found

@@ -1,7 +1,5 @@
 """Gradient descent that resumes bit-identically after an interruption and stops at a NaN loss."""
 
-from __future__ import annotations
-
 import json
 import math
 import time
@@ -12,19 +10,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 from safetensors.torch import save
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from experiments.task import STRICT, Learning
 from training.algorithms.optimiser_state import load_optimiser, optimiser_tensors
 from training.command.files import write_atomically
 from training.io.config import UserError
 from training.io.state_files import Count, State, check
 from training.io.tensor_file import read_header, read_tensors
-
-__all__ = ["Fit", "Fitting", "Saved", "facts_of", "fit", "load_model", "seeded"]
 
 STATE, METRICS = "state.safetensors", "metrics.csv"
 _MODEL, _OPTIMISER = "model/", "optimiser/"
@@ -32,12 +29,11 @@ _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
     "adagrad": torch.optim.Adagrad,
 }
-_STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
-@checked_dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked_dataclass(frozen=True, kw_only=True, config=STRICT)
 class Fitting:
-    """Settings of fitting."""
+    """Settings of gradient descent."""
 
     steps: int = Field(default=1000, ge=1, le=10**9)
     """Gradient steps."""
@@ -48,9 +44,9 @@ class Fitting:
     schedule: Literal["constant", "cosine"] = "cosine"
     """What it does afterwards; cosine ends at zero."""
     optimiser: Literal["adamw", "adagrad"] = "adamw"
-    """Which (Loshchilov and Hutter 2019; Duchi et al. 2011)."""
+    """AdamW (Loshchilov and Hutter 2019) or Adagrad (Duchi et al. 2011)."""
     weight_decay: float = Field(default=0.0, ge=0)
-    """Of the optimiser."""
+    """Weight decay of the optimiser."""
     max_grad_norm: float | None = Field(default=1.0, gt=0)
     """Gradients are shortened to this Euclidean norm; null: not."""
     measure_every: int = Field(default=200, ge=1)
@@ -87,41 +83,39 @@ def seeded(seed: int, step: int) -> Any:
 def fit(
     model: nn.Module,
     loss: Callable[[int], Tensor],
-    settings: Fitting,
-    folder: Path,
-    seed: int,
+    learning: Learning,
     measure: Callable[[], Mapping[str, float]],
-    events: Callable[[int], object] | None = None,
-    label: str = "",
+    before: Callable[[int], object] = lambda step: None,
 ) -> Fit:
-    """Fit a model, starting from the state in `folder`.
+    """Train a model, starting from the state in its folder.
 
     Args:
-        model: the model; its parameters with gradients are fitted, and its buffers are saved.
+        model: the model; its parameters with gradients are trained, and its buffers are saved.
         loss: returns the loss of a step, counted from 1; the batch depends on the step alone.
-        settings: steps, rates and optimiser.
-        folder: folder of the state and metrics.csv.
-        seed: seed of the random numbers in a step.
+        learning: with the setting `fitting`; its folder gets the state and metrics.csv.
         measure: returns the numbers of a row; called in evaluation mode.
-        events: called before a step, for example to redraw random features.
-        label: label of the progress bar.
+        before: called before a step, for example to redraw random features.
 
-    A loss that is not finite ends fitting: the model keeps the parameters before that step, and the
-    state records it. Raises UserError if the state in `folder` is damaged or another model's.
+    A loss that is not finite ends training: the model keeps the parameters before that step, and
+    the state records it. Raises UserError if the state is damaged or another model's.
     """
+    settings: Fitting = learning.settings.fitting
     wanted = [p for p in model.parameters() if p.requires_grad]
     optimiser = _OPTIMISERS[settings.optimiser](
         wanted, lr=settings.learning_rate, weight_decay=settings.weight_decay
     )
-    started, done = _resume(folder / STATE, model, optimiser)
+    started, done = _resume(learning.folder / STATE, model, optimiser)
     total, began = 0.0, time.perf_counter() - (done.rows[-1]["wall_s"] if done.rows else 0.0)
-    bar = tqdm(total=settings.steps, initial=started, desc=label, mininterval=1.0, leave=False)
-    with bar:
+    with tqdm(
+        total=settings.steps, initial=started, desc=learning.label, mininterval=1.0, leave=False
+    ) as bar:
         for step in range(started + 1, settings.steps + 1):
             if done.diverged_at is not None:
                 break
-            with seeded(seed, step):
-                value = _step(model, optimiser, loss, settings, step, events)
+            with seeded(learning.seed, step):
+                model.eval()
+                before(step)
+                value = _step(model, optimiser, loss, settings, step)
             last = step == settings.steps
             if not math.isfinite(value):
                 done.diverged_at, last = step, True
@@ -130,18 +124,13 @@ def fit(
             if last or step % settings.measure_every == 0:
                 since = (step - 1) % settings.measure_every + 1
                 model.eval()
-                with torch.no_grad(), seeded(seed, -step):
+                with torch.no_grad(), seeded(learning.seed, -step):
                     numbers = measure()
-                wall = time.perf_counter() - began
-                row = {
-                    "step": step,
-                    "train_loss": total / since,
-                    "wall_s": round(wall, 1),
-                    **numbers,
-                }
+                wall_s = round(time.perf_counter() - began, 1)
+                row = {"step": step, "train_loss": total / since, "wall_s": wall_s, **numbers}
                 done.rows.append(row)
                 total = 0.0
-                _save(folder, model, optimiser, step, done)
+                _save(learning.folder, model, optimiser, step, done)
                 bar.set_postfix({k: f"{v:.4g}" for k, v in numbers.items()})
     model.eval()
     return done
@@ -149,14 +138,11 @@ def fit(
 
 def _step(
     model: nn.Module, optimiser: torch.optim.Optimizer, loss: Callable[[int], Tensor],
-    settings: Fitting, step: int, events: Callable[[int], object] | None,
+    settings: Fitting, step: int,
 ) -> float:  # fmt: skip
     """Take a step unless its loss or gradient is not finite; returns the loss, NaN for such a
     gradient.
     """
-    if events is not None:
-        model.eval()
-        events(step)
     model.train()
     for group in optimiser.param_groups:
         group["lr"] = settings.learning_rate * _share(settings, step)
@@ -205,8 +191,7 @@ def _resume(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> t
     """Load a state if there is one; returns its number of steps and its rows."""
     if not path.is_file():
         return 0, Fit()
-    facts, tensors = _read(path)
-    _load(path, model, tensors)
+    facts, tensors = _facts(path)[0], _load(path, model)
     found = {k.removeprefix(_OPTIMISER): v for k, v in tensors.items() if k.startswith(_OPTIMISER)}
     load_optimiser(optimiser, found, path)
     rows = [{k: math.nan if v is None else v for k, v in row.items()} for row in facts.rows]
@@ -220,10 +205,10 @@ def facts_of(folder: Path) -> Saved | None:
 
 
 def load_model(folder: Path, model: nn.Module, anew: Callable[[str], bool] | None = None) -> None:
-    """Load the fitted tensors in a folder into a model.
+    """Load the trained tensors in a folder into a model.
 
     Args:
-        folder: folder of the fitting.
+        folder: folder of the training.
         model: a model with the same shapes.
         anew: whether the model keeps its tensor of this name, as for another feature map.
 
@@ -232,12 +217,7 @@ def load_model(folder: Path, model: nn.Module, anew: Callable[[str], bool] | Non
     path = folder / STATE
     if not path.is_file():
         raise UserError(f"{folder} must hold the model to begin with, and {STATE} is not there")
-    _load(path, model, _read(path)[1], anew)
-
-
-def _read(path: Path) -> tuple[Saved, dict[str, Tensor]]:
-    facts, names = _facts(path)
-    return facts, read_tensors(path, names)
+    _load(path, model, anew)
 
 
 def _facts(path: Path) -> tuple[Saved, list[str]]:
@@ -251,9 +231,10 @@ def _facts(path: Path) -> tuple[Saved, list[str]]:
 
 
 def _load(
-    path: Path, model: nn.Module, tensors: Mapping[str, Tensor],
-    anew: Callable[[str], bool] | None = None,
-) -> None:  # fmt: skip
+    path: Path, model: nn.Module, anew: Callable[[str], bool] | None = None
+) -> dict[str, Tensor]:
+    """Load a state's tensors into a model; returns all tensors of the state."""
+    tensors = read_tensors(path, _facts(path)[1])
     given = {k.removeprefix(_MODEL): v for k, v in tensors.items() if k.startswith(_MODEL)}
     own = model.state_dict()
     if anew is not None:
@@ -266,3 +247,4 @@ def _load(
                 f"{path} is another model's: tensor {name} is {there} there, where {here} is needed"
             )
     model.load_state_dict(given)
+    return tensors

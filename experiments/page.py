@@ -1,15 +1,13 @@
 """The page of an experiment: one HTML file that loads nothing from elsewhere."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
-from experiments.config import ExperimentConfig
-from experiments.results import Cell, Curves, Pair, Row, Summary
+from experiments.config import VariantConfig
+from experiments.results import Cell, Results
 from experiments.task import Measure
 from training.reports.figures import Bar, Line, draw_bars, draw_lines
 from training.reports.html import (
@@ -26,25 +24,23 @@ from training.reports.html import (
     table_of,
 )
 
-__all__ = ["render"]
 
-
-def render(experiment: ExperimentConfig, summary: Summary, command: str,
-           missing: Sequence[str], failed: Sequence[str] = ()) -> str:  # fmt: skip
+def render(
+    results: Results, command: str, missing: Sequence[str], failed: Sequence[str] = ()
+) -> str:
     """The page as text.
 
     Args:
-        experiment: its configuration.
-        summary: summary of the results.
+        results: the results of the experiment.
         command: shell command that runs it.
         missing: labels of missing jobs.
         failed: the reason for each failed job.
     """
+    experiment, facts = results.experiment, results.facts
     unfinished, state = sections_of_state("experiment", missing, failed)
-    verdict = [*_verdict(experiment, summary), *unfinished]
-    return page(experiment.title, _first(summary), verdict, [
+    return page(experiment.title, _first(results), [*_verdict(results), *unfinished], [
         Section("Results", [
-            _results(experiment, summary) or note("Nothing is measured yet."),
+            _results(results) or note("Nothing is measured yet."),
             note(
                 "Means over seeds; in small print their 95 % intervals by Student's t. Differences "
                 "are between models of the same seed. NaN: models whose loss became no finite "
@@ -52,132 +48,133 @@ def render(experiment: ExperimentConfig, summary: Summary, command: str,
                 "multiply-add."
             ),
         ]),
-        Section("What the paper claims", _claims(summary)),
+        Section("What the paper claims", _claims(results)),
         Section("Training", [
-            charts(_charts(experiment, summary.curves)),
-            note("Means over seeds, and the range between them.") if summary.curves else None,
+            charts(_charts(results)),
+            note("Means over seeds, and the range between them.") if results.curves else None,
         ]),
         Section("What differs from the paper", [bullets(experiment.differs)], folded=True),
         *state,
         Section("How to run it again", [
             note(experiment.paper), pre(command),
             note(
-                f"Models were trained on {'; '.join(summary.machines)}." if summary.machines
-                else None,
-                f"Made by commit {', '.join(summary.commits)}." if summary.commits else None,
+                f"Models were trained on {'; '.join(facts.machines)}." if facts.machines else None,
+                f"Made by commit {', '.join(facts.commits)}." if facts.commits else None,
             ),
         ], folded=True),
     ])  # fmt: skip
 
 
-def _verdict(experiment: ExperimentConfig, summary: Summary) -> list[str]:
+def _verdict(results: Results) -> list[str]:
     """The best variant beside the baseline, and how many of the paper's claims hold."""
-    measure, lines = summary.measures[0], []
-    rows = [row for row in summary.rows if row.cells[measure.name].mean is not None]
-    sign = 1.0 if measure.higher_is_better else -1.0
+    measure, baseline, lines = results.measures[0], results.experiment.baseline, []
+    means = {
+        variant.name: mean
+        for variant in results.variants
+        if (mean := results.cell(variant.name, measure).mean) is not None
+    }
 
-    def said(row: Row) -> str:
-        cell = row.cells[measure.name]
-        mean, around_it = format(cell.mean, measure.form), ""
+    def described(name: str) -> str:
+        cell, ends = results.cell(name, measure), ""
         if cell.interval is not None and len(set(cell.finite)) > 1:
             low, high = (format(end, measure.form) for end in cell.interval)
-            around_it = f" (95 % interval {low} to {high})"
-        return f"{row.variant.name} with {mean}{around_it}"
+            ends = f" (95 % interval {low} to {high})"
+        return f"{name} with {format(means[name], measure.form)}{ends}"
 
-    others = [row for row in rows if row.variant.name != experiment.baseline]
-    rivals = [row for row in others if not row.variant.control] or others
+    others = [name for name in means if name != baseline]
+    rivals = [name for name in others if not results.experiment.variant(name).control] or others
     if rivals:
-        best = max(rivals, key=lambda row: sign * (row.cells[measure.name].mean or 0.0))
-        base = [said(row) for row in rows if row.variant.name == experiment.baseline]
-        beside = f"; baseline: {base[0]}" if base else ""
-        unit = f" ({measure.unit})" if measure.unit else ""
-        lines.append(f"Best {measure.label}{unit}: {said(best)}{beside}.")
-    verdicts = [pair.verdict for *_, pairs in summary.claims for pair in pairs]
+        best = (max if measure.higher_is_better else min)(rivals, key=means.__getitem__)
+        beside = f"; baseline: {described(baseline)}" if baseline in means else ""
+        lines.append(f"Best {measure.label}{_unit(measure)}: {described(best)}{beside}.")
+    verdicts = [pair.difference.verdict for *_, pairs in results.claims() for pair in pairs]
     if verdicts:
-        counts = ", ".join(
-            f"{verdicts.count(one)} {words}"
-            for one, words in (
-                ("holds", "hold"), ("the other way", "come out the other way"),
-                ("not told apart", "are not told apart"),
-            )
-        )  # fmt: skip
-        lines.append(f"Of {len(verdicts)} pairs that the papers order, {counts}.")
+        holds, other, alike = (
+            verdicts.count(one) for one in ("holds", "the other way", "not told apart")
+        )
+        lines.append(
+            f"Of {len(verdicts)} pairs that the papers order, {holds} hold, {other} come out the "
+            f"other way, {alike} are not told apart."
+        )
     return lines
 
 
-def _first(summary: Summary) -> str | None:
+def _unit(measure: Measure) -> str:
+    return f" ({measure.unit})" if measure.unit else ""
+
+
+def _first(results: Results) -> str | None:
     """The first measure of every variant, with intervals."""
-    measure = summary.measures[0]
-    bars = []
-    for row in summary.rows:
-        cell = row.cells[measure.name]
+    measure, bars = results.measures[0], []
+    for variant in results.variants:
+        cell = results.cell(variant.name, measure)
         if cell.mean is not None:
-            low, high = cell.interval or (cell.mean, cell.mean)
-            bars.append(Bar(_name(row), cell.mean, low, high))
-    unit = f" ({measure.unit})" if measure.unit else ""
-    label = f"{measure.label}{unit}, mean and 95 % interval over seeds"
+            bars.append(Bar(_name(variant), cell.mean, *(cell.interval or (cell.mean, cell.mean))))
+    label = f"{measure.label}{_unit(measure)}, mean and 95 % interval over seeds"
     return draw_bars(bars, f"{measure.label} of each variant", label, {}) if bars else None
 
 
-def _results(experiment: ExperimentConfig, summary: Summary) -> Table | None:
-    if not summary.rows:
+def _results(results: Results) -> Table | None:
+    variants, baseline = results.variants, results.experiment.baseline
+    if not variants:
         return None
-    first = summary.measures[0]
-    columns: list[Column] = [("variant", "", _name), ("seeds", "", lambda row: len(row.seeds))]
-    for measure in summary.measures:
-        columns.append((measure.label, measure.unit, _shown(measure)))
-        if any(row.cells[measure.name].published is not None for row in summary.rows):
-            columns.append((measure.label, "published", _published(measure)))
-    columns += [
-        (f"minus {experiment.baseline}'s", first.label, lambda row: _cell(row.difference, first)),
-        ("time", "seconds a model",
-         lambda row: "" if row.seconds is None else f"{row.seconds:.0f}"),
+
+    def measured(measure: Measure) -> Column:
+        return measure.label, measure.unit, lambda v: _cell(results.cell(v.name, measure), measure)
+
+    def published(measure: Measure) -> Column:
+        def shown(variant: VariantConfig) -> str:
+            value = variant.published.get(measure.name)
+            return "" if value is None else format(value, measure.form)
+
+        return measure.label, "published", shown
+
+    def difference(variant: VariantConfig) -> str | Markup:
+        if variant.name == baseline:
+            return ""
+        return _cell(results.difference(variant.name, baseline, first), first)
+
+    def seconds(variant: VariantConfig) -> str:
+        known = results.facts.seconds.get(variant.name)
+        return "" if known is None else f"{known:.0f}"
+
+    first = results.measures[0]
+    columns: list[Column] = [
+        ("variant", "", _name), ("seeds", "", lambda variant: len(results.seeds(variant.name)))
     ]  # fmt: skip
-    return table_of(columns, summary.rows)
+    for measure in results.measures:
+        columns.append(measured(measure))
+        if any(measure.name in variant.published for variant in variants):
+            columns.append(published(measure))
+    columns += [
+        (f"minus {baseline}'s", first.label, difference), ("time", "seconds a model", seconds)
+    ]  # fmt: skip
+    return table_of(columns, variants)
 
 
-def _name(row: Row) -> str:
-    return f"{row.variant.name} (control)" if row.variant.control else row.variant.name
+def _name(variant: VariantConfig) -> str:
+    return f"{variant.name} (control)" if variant.control else variant.name
 
 
-def _shown(measure: Measure) -> Callable[[Row], str | Markup]:
-    return lambda row: _cell(row.cells[measure.name], measure)
-
-
-def _published(measure: Measure) -> Callable[[Row], str]:
-    def shown(row: Row) -> str:
-        value = row.cells[measure.name].published
-        return "" if value is None else format(value, measure.form)
-
-    return shown
-
-
-def _cell(cell: Cell | None, measure: Measure) -> str | Markup:
+def _cell(cell: Cell, measure: Measure) -> str | Markup:
     """A mean and its interval, and the number of models without a finite value."""
-    if cell is None:
-        return ""
     alike = len(set(cell.finite)) == 1
     text = around(cell.mean, None if alike else cell.interval, measure.form)
-    if cell.without:
-        return Markup("{} <small>{}</small>").format(text, cell.without)
-    return text
+    return Markup("{} <small>{}</small>").format(text, cell.without) if cell.without else text
 
 
-def _difference(measure: Measure, pair: Pair) -> str | Markup:
-    return _cell(pair.difference, measure)
-
-
-def _claims(summary: Summary) -> list[Markup | Table | None]:
-    found: list[Markup | Table | None] = []
-    for claim, measure, pairs in summary.claims:
-        columns: list[Column] = [
-            ("better by the claim", "", lambda pair: pair.better),
-            ("worse", "", lambda pair: pair.worse),
-            ("better by", measure.label, partial(_difference, measure)),
-            ("seeds", "", lambda pair: len(pair.difference.values)),
-            ("here", "", lambda pair: pair.verdict),
+def _claims(results: Results) -> list[Any]:
+    found: list[Any] = []
+    for claim, measure, pairs in results.claims():
+        head = [
+            ("better by the claim", ""), ("worse", ""), ("better by", measure.label), ("seeds", ""),
+            ("here", ""),
+        ]  # fmt: skip
+        rows = [
+            (better, worse, _cell(cell, measure), len(cell.values), cell.verdict)
+            for better, worse, cell in pairs
         ]
-        found += [Markup("<p>{}</p>").format(claim), table_of(columns, pairs)]
+        found += [Markup("<p>{}</p>").format(claim), Table(head, rows)]
     if found:
         found.append(note(
             "A claim holds where the interval of the difference is above zero, and no model came "
@@ -186,16 +183,16 @@ def _claims(summary: Summary) -> list[Markup | Table | None]:
     return found
 
 
-def _charts(experiment: ExperimentConfig, curves: Curves) -> list[str]:
+def _charts(results: Results) -> list[str]:
     """Training curves, mean and range over seeds."""
     drawn = []
-    for key, own in sorted(curves.items()):
-        lines = []
-        for number, variant in enumerate(experiment.arms):
-            if variant.name in own:
-                x, mean, low, high = np.array(own[variant.name]).T
-                lines.append(Line(number, variant.name, x, mean, low, high))
+    for key, own in sorted(results.curves.items()):
+        lines = [
+            Line(number, variant.name, *np.array(own[variant.name]).T)
+            for number, variant in enumerate(results.experiment.arms)
+            if variant.name in own
+        ]
         if lines:
-            title = f"{key} while learning"
-            drawn.append(draw_lines(lines, title, "step", key, experiment.baseline))
+            title, baseline = f"{key} while learning", results.experiment.baseline
+            drawn.append(draw_lines(lines, title, "step", key, baseline))
     return drawn

@@ -1,16 +1,13 @@
 """All tasks of the experiments, by name."""
 
-from __future__ import annotations
-
-from experiments.compositional.settings import COMPOSITIONAL
-from experiments.images.settings import IMAGES, TRUSTED_IMAGES
-from experiments.language.settings import SAMPLED_SOFTMAX, SOFTMAX_ERRORS
-from experiments.speech.settings import SPEECH
+from experiments.compositional.learning import COMPOSITIONAL
+from experiments.images import IMAGES, TRUSTED_IMAGES
+from experiments.language.sampled_softmax import SAMPLED_SOFTMAX
+from experiments.language.softmax_errors import SOFTMAX_ERRORS
+from experiments.listops import LISTOPS
+from experiments.speech.learning import SPEECH
 from experiments.task import Task
-from experiments.text.settings import LISTOPS
 from training.command.errors import did_you_mean
-
-__all__ = ["TASKS", "task"]
 
 TASKS = (COMPOSITIONAL, IMAGES, LISTOPS, SAMPLED_SOFTMAX, SOFTMAX_ERRORS, SPEECH, TRUSTED_IMAGES)
 

@@ -1,58 +1,57 @@
-"""Summary of an experiment's results: means, differences between variants, claims."""
+"""Results of an experiment: means, differences, claims, and the record that holds them.
 
-from __future__ import annotations
+A record has every number of every model in table.csv, training curves in curves.csv.xz, and
+provenance in facts.json.
+"""
 
 import csv
+import io
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic.dataclasses import dataclass as checked_dataclass
 
 from experiments.config import ExperimentConfig, VariantConfig
-from experiments.fitting import METRICS
 from experiments.registry import task
 from experiments.task import Measure
-from experiments.trial import Result, Trial
 from training.analysis.intervals import Interval, seeds_interval
+from training.command.files import read_bytes, write_atomically, write_json
+from training.compare.record import compressed, decompressed
+from training.io.config import UserError
+from training.io.state_files import Finite, State, read_json
 
-__all__ = [
-    "Cell", "Claims", "Curves", "Models", "Pair", "Results", "Row", "Summary", "compare",
-    "of_trials", "summarise",
-]  # fmt: skip
+TABLE, FACTS, CURVES = "table.csv", "facts.json", "curves.csv.xz"
+_COLUMNS = ("measure", "arm", "step", "mean", "low", "high")
 
 Models = Mapping[int, Mapping[str, float | None]]
-"""What a variant's models came to, by seed and measure."""
+"""A variant's measures by seed and name; None: not a number."""
+Curves = Mapping[str, Mapping[str, Sequence[tuple[float, float, float, float]]]]
+"""Training curves by measure and variant: step, mean over seeds, smallest and largest value."""
 
 
-Point = tuple[float, float, float, float]
-"""Of a curve of training: step, mean over seeds, smallest and largest value."""
-Curves = Mapping[str, Mapping[str, tuple[Point, ...]]]
-"""By measure and variant."""
+@checked_dataclass(frozen=True, config=State)
+class Facts:
+    """The parts of a record that are not in the tables."""
 
-
-@dataclass(frozen=True)
-class Results:
-    """The results of trials or of their record."""
-
-    models: Mapping[str, Models]
-    """By variant."""
-    seconds: Mapping[str, float]
-    """Of a model of each variant, on average."""
+    seconds: dict[str, Finite] = field(default_factory=dict)
+    """Time of a model of each variant, on average."""
     commits: tuple[str, ...] = ()
+    """Commits of the code that made the results."""
     machines: tuple[str, ...] = ()
-    curves: Curves = field(default_factory=dict)
+    """What models were trained on: GPUs, or processors."""
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A measure of a variant over its seeds."""
+class Cell(NamedTuple):
+    """A measure of a variant, or a difference between two, over seeds."""
 
     values: tuple[float, ...]
-    """By seed; NaN where the model came to none."""
-    published: float | None = None
-    """The paper's figure."""
+    """By seed; NaN where a model has no number."""
 
     @property
     def finite(self) -> np.ndarray:
@@ -76,166 +75,197 @@ class Cell:
         """95 % interval of the mean, over seeds."""
         return seeds_interval(self.finite)
 
-
-@dataclass(frozen=True)
-class Row:
-    """A variant."""
-
-    variant: VariantConfig
-    seeds: tuple[int, ...]
-    """Those that are done."""
-    cells: Mapping[str, Cell]
-    """By measure."""
-    seconds: float | None
-    """Of a model, on average; None if it is not known."""
-    difference: Cell | None = None
-    """Of the first measure, from the baseline's of the same seed; None of the baseline."""
+    @property
+    def verdict(self) -> str:
+        """What a difference says of a claim, if all models have finite values."""
+        if self.without:
+            return self.without
+        if self.interval is None:
+            return "too few seeds"
+        low, high = self.interval
+        return "holds" if low > 0 else "the other way" if high < 0 else "not told apart"
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Two variants that a paper orders."""
+class Pair(NamedTuple):
+    """Two variants that a paper ranks."""
 
     better: str
     worse: str
     difference: Cell
     """By how much the one is better, by common seeds; negative where it is worse."""
 
-    @property
-    def verdict(self) -> str:
-        """The conclusion from the interval, if all models have finite values."""
-        if self.difference.without:
-            return self.difference.without
-        interval = self.difference.interval
-        if interval is None:
-            return "too few seeds"
-        low, high = interval
-        return "holds" if low > 0 else "the other way" if high < 0 else "not told apart"
-
-
-Claims = tuple[tuple[str, Measure, tuple[Pair, ...]], ...]
-"""Each claim in words, of which measure, and its neighbours."""
-
 
 @dataclass(frozen=True)
-class Summary:
-    """All of it."""
+class Results:
+    """The results of an experiment's models, or of their record."""
 
-    measures: tuple[Measure, ...]
-    rows: tuple[Row, ...]
-    """Variants with at least one result, in their order."""
-    claims: Claims
-    commits: tuple[str, ...]
-    """Of the code that made the results."""
-    machines: tuple[str, ...]
-    """What models were trained on: GPUs, or processors."""
+    experiment: ExperimentConfig
+    models: Mapping[str, Models]
+    """By variant."""
+    facts: Facts
     curves: Curves
-    """Of training."""
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The measures of the experiment's task."""
+        return task(self.experiment.task).measures
+
+    @property
+    def variants(self) -> list[VariantConfig]:
+        """Variants with at least one result, in their order."""
+        return [variant for variant in self.experiment.arms if self.seeds(variant.name)]
+
+    def seeds(self, variant: str) -> list[int]:
+        """The experiment's seeds with a result of a variant."""
+        return [seed for seed in self.experiment.seeds if seed in self.models.get(variant, {})]
+
+    def _value(self, variant: str, seed: int, measure: Measure) -> float:
+        value = self.models[variant][seed].get(measure.name)
+        return math.nan if value is None else value
+
+    def cell(self, variant: str, measure: Measure) -> Cell:
+        """A measure of a variant."""
+        return Cell(tuple(self._value(variant, seed, measure) for seed in self.seeds(variant)))
+
+    def difference(self, ours: str, theirs: str, measure: Measure, sign: float = 1.0) -> Cell:
+        """The sign times the difference between two variants, over their common seeds."""
+        both = set(self.seeds(theirs)).intersection(self.seeds(ours))
+        pairs = ((self._value(ours, s, measure), self._value(theirs, s, measure))
+                 for s in self.experiment.seeds if s in both)  # fmt: skip
+        return Cell(tuple(sign * (own - other) for own, other in pairs))
+
+    def claims(self) -> Iterator[tuple[str, Measure, list[Pair]]]:
+        """Each claim of a paper in words, its measure, and the neighbours that it ranks."""
+        for one in self.experiment.orderings:
+            measure = next(m for m in self.measures if m.name == one.measure)
+            sign = 1.0 if measure.higher_is_better else -1.0
+            yield (
+                one.claim,
+                measure,
+                [Pair(a, b, self.difference(a, b, measure, sign)) for a, b in pairwise(one.arms)],
+            )
+
+    def table(self) -> str:
+        """Every number of every model as CSV: variant (`arm`), seed and the measures."""
+        rows: list[Iterable[Any]] = [("arm", "seed", *(measure.name for measure in self.measures))]
+        for variant in self.variants:
+            for seed in self.seeds(variant.name):
+                values = (self._value(variant.name, seed, measure) for measure in self.measures)
+                cells = (f"{v:.10g}" if math.isfinite(v) else "" for v in values)
+                rows.append((variant.name, seed, *cells))
+        return _csv(rows)
+
+    def write_record(self, record: Path) -> None:
+        """Write all files of a record except its page."""
+        facts = self.facts
+        write_atomically(record / TABLE, self.table().encode())
+        write_json(
+            record / FACTS,
+            {"seconds": facts.seconds, "commits": facts.commits, "machines": facts.machines},
+        )
+        if self.curves:
+            rows = [
+                (key, name, *(f"{value:.5g}" for value in point))
+                for key, own in sorted(self.curves.items())
+                for name, points in own.items()
+                for point in points
+            ]
+            write_atomically(record / CURVES, compressed(_csv([_COLUMNS, *rows])))
 
 
-def of_trials(experiment: ExperimentConfig, parts: Sequence[Trial]) -> Results:
-    """The results of the trials that are done. Raises UserError if a file is damaged."""
-    results_of = ((trial, trial.result()) for trial in parts)
-    there = [(trial, result) for trial, result in results_of if result is not None]
-    models: dict[str, dict[int, Mapping[str, float | None]]] = {}
-    seconds: dict[str, list[float]] = {}
-    for trial, result in there:
-        models.setdefault(trial.variant.name, {})[trial.seed] = result.numbers
-        seconds.setdefault(trial.variant.name, []).append(result.seconds)
-    commits = {str((r.provenance.get("git") or {}).get("commit", "")) for _, r in there}
-    machines = {_machine(result) for _, result in there}
-    return Results(
-        {**models}, {name: float(np.mean(own)) for name, own in seconds.items()},
-        tuple(sorted(commits - {""})), tuple(sorted(machines - {""})),
-        _curves([trial for trial, _ in there]),
-    )  # fmt: skip
+def read_record(experiment: ExperimentConfig, record: Path) -> Results:
+    """The results in a record. Raises UserError if a file is damaged."""
+    facts = read_json(Facts, record / FACTS) if (record / FACTS).is_file() else Facts()
+    curves = _read_curves(record / CURVES) if (record / CURVES).is_file() else {}
+    return Results(experiment, read_table(record / TABLE), facts, curves)
 
 
-def _curves(parts: Sequence[Trial]) -> Curves:
-    """Curves of the metrics' columns that all seeds of a variant have."""
-    runs: dict[str, list[list[dict[str, float]]]] = {}
-    for trial in parts:
-        path = trial.directory / METRICS
-        if path.is_file():
-            with path.open(encoding="utf-8", newline="") as file:
-                rows = [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
-            runs.setdefault(trial.variant.name, []).append(rows)
-    found: dict[str, dict[str, tuple[Point, ...]]] = {}
-    for name, own in runs.items():
-        for together in zip(*own, strict=False):
-            for key in together[0].keys() - {"step", "wall_s"}:
-                values = np.array([row[key] for row in together])
-                low, high = float(values.min()), float(values.max())
-                point = (together[0]["step"], float(values.mean()), low, high)
-                line = found.setdefault(key, {})
-                line[name] = (*line.get(name, ()), point)
+def _read_curves(path: Path) -> Curves:
+    found: dict[str, dict[str, Any]] = {}
+    try:
+        head, *rows = csv.reader(io.StringIO(decompressed(path), newline=""))
+        if tuple(head) != _COLUMNS:
+            raise ValueError(f"its columns must be {', '.join(_COLUMNS)}")
+        for key, name, *numbers in rows:
+            step, mean, low, high = map(_finite, numbers)
+            found.setdefault(key, {}).setdefault(name, []).append((step, mean, low, high))
+    except (ValueError, csv.Error) as error:
+        raise UserError(f"{path} is damaged: {error}") from None
+    return found
+
+
+def _csv(rows: Iterable[Iterable[Any]]) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def read_table(path: Path) -> dict[str, Models]:
+    """The models' results by variant, from a file that `Results.table` gave.
+
+    Raises UserError if it is not such a table.
+    """
+    try:
+        rows = [*csv.DictReader(io.StringIO(read_bytes(path).decode(), newline=""))]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path} must be an experiment's table.csv: {error}") from None
+    found: dict[str, dict[int, Mapping[str, float | None]]] = {}
+    for row in rows:
+        variant, seed = row.pop("arm", None), row.pop("seed", None)
+        if variant is None or seed is None:
+            raise UserError(
+                f"{path} must be an experiment's table.csv: a row has a variant and a seed, "
+                f"got {str(variant)[:40]!r}, {str(seed)[:40]!r}"
+            )
+        try:
+            numbers = {name: _finite(value) if value else None for name, value in row.items()}
+            models, number = found.setdefault(variant, {}), int(seed)
+        except (TypeError, ValueError):
+            raise UserError(
+                f"{path}: variant {variant[:40]}, seed {seed[:40]}: a value is no number"
+            ) from None
+        if number in models:
+            raise UserError(f"{path}: variant {variant[:40]} has seed {number} twice")
+        models[number] = numbers
     return {**found}
 
 
-def summarise(experiment: ExperimentConfig, results: Results) -> Summary:
-    """The summary of results."""
-    measures = task(experiment.task).measures
-    found: dict[str, Models] = {
-        variant.name: {
-            seed: own[seed] for seed in experiment.seeds
-            if seed in (own := results.models.get(variant.name, {}))
-        }
-        for variant in experiment.arms
-    }  # fmt: skip
-    first, base = measures[0], found[experiment.baseline]
-    rows = []
-    for variant in experiment.arms:
-        own = found[variant.name]
-        if own:
-            cells = {m.name: _cell(own, m.name, variant.published.get(m.name)) for m in measures}
-            same = (
-                None if variant.name == experiment.baseline else _difference(own, base, first, 1.0)
-            )
-            seconds = results.seconds.get(variant.name)
-            rows.append(Row(variant, tuple(own), cells, seconds, same))
-    return Summary(
-        measures, tuple(rows), compare(experiment, found), results.commits, results.machines,
-        results.curves,
-    )  # fmt: skip
+def _finite(value: str) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(value)
+    return number
 
 
-def compare(experiment: ExperimentConfig, found: Mapping[str, Models]) -> Claims:
-    """The differences in the papers' claimed orders.
+def print_claims(experiment: ExperimentConfig, path: Path, known: Sequence[str]) -> None:
+    """Print every pair that a paper ranks, the difference and the verdict, and count the verdicts.
 
     Args:
-        experiment: whose orders.
-        found: the finished results of every variant.
+        experiment: its claims, variants and seeds.
+        path: its table, or the directory with it.
+        known: all variants that the table may have, a superset of the experiment's.
+
+    Raises:
+        UserError: if there is no table, or it belongs to another experiment.
     """
-    by_name = {measure.name: measure for measure in task(experiment.task).measures}
-    claims = []
+    path = path / TABLE if path.is_dir() else path
+    models = read_table(path)
+    for variant in models:
+        if variant not in known:
+            raise UserError(f"{path}: variants must be of {', '.join(known)}, got {variant[:40]!r}")
     for one in experiment.orderings:
-        measure = by_name[one.measure]
-        sign = 1.0 if measure.higher_is_better else -1.0
-        pairs = tuple(
-            Pair(a, b, _difference(found[a], found[b], measure, sign))
-            for a, b in pairwise(one.arms)
-        )
-        claims.append((one.claim, measure, pairs))
-    return tuple(claims)
-
-
-def _machine(result: Result) -> str:
-    device = result.provenance.get("device", "cpu")
-    if device == "cpu":
-        device = (result.provenance.get("hardware") or {}).get("cpu") or ""
-    return str(device)
-
-
-def _number(numbers: Mapping[str, float | None], measure: str) -> float:
-    value = numbers.get(measure)
-    return math.nan if value is None else value
-
-
-def _cell(own: Models, measure: str, published: float | None) -> Cell:
-    return Cell(tuple(_number(numbers, measure) for numbers in own.values()), published)
-
-
-def _difference(ours: Models, theirs: Models, measure: Measure, sign: float) -> Cell:
-    both = [seed for seed in ours if seed in theirs]
-    values = (_number(ours[s], measure.name) - _number(theirs[s], measure.name) for s in both)
-    return Cell(tuple(sign * value for value in values))
+        if any(one.measure not in numbers for own in models.values() for numbers in own.values()):
+            raise UserError(f"{path} must have a column {one.measure}")
+    if not experiment.orderings:
+        print("no paper ranks these variants")
+        return
+    verdicts: Counter[str] = Counter()
+    for claim, measure, pairs in Results(experiment, models, Facts(), {}).claims():
+        print(claim)
+        for better, worse, difference in pairs:
+            verdicts[difference.verdict] += 1
+            mean, ends = difference.mean, difference.interval or ()
+            shown = "no number" if mean is None else format(mean, measure.form)
+            between = f" ({' to '.join(format(end, measure.form) for end in ends)})" if ends else ""
+            print(f"  {difference.verdict}: {better} before {worse}, by {shown}{between}")
+    print(", ".join(f"{verdict}: {number}" for verdict, number in sorted(verdicts.items())))

@@ -1,14 +1,14 @@
-"""A learning task: its settings, its measures, and the module that trains a model."""
-
-from __future__ import annotations
+"""A learning task: its settings, its measures, and the functions that train and measure a model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Learning", "Measure", "Task"]
+from pydantic import ConfigDict
+
+STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+"""pydantic configuration of settings."""
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Measure:
     """What a page calls it."""
     unit: str = ""
     """In small print below."""
-    higher_is_better: bool = True
     form: str = ".3f"
     """How it is printed."""
+    higher_is_better: bool = False
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Learning:
     """One variant's model with one seed, as a task receives it."""
 
     settings: Any
-    """Of the task's class."""
+    """An instance of the task's class."""
     seed: int
-    """Of all that is random."""
+    """Seed of all that is random."""
     folder: Path
     """Where it keeps its state and its model."""
     start: Path | None = None
@@ -41,9 +41,9 @@ class Learning:
     data: str | None = None
     """Folder with the data; None: the environment variable FOVEATE_DATA, then the cache."""
     label: str = ""
-    """What progress is printed with."""
+    """Label of the progress bar."""
     device: str = "cpu"
-    """PyTorch device that it is learned on."""
+    """PyTorch device that it is trained on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,22 +54,11 @@ class Task:
     """The value of `task` in a YAML."""
     settings: type[Any]
     """A frozen pydantic dataclass, every field documented."""
-    module: str
-    """What learns it, imported late: `learn(learning) -> dict[str, float]` gives every measure,
-    and NaN for one that the model does not reach. Where learning stopped at a loss that is not
-    finite, all count as NaN. `check(settings, data)` raises UserError where
-    data are missing."""
+    learn: Callable[[Learning], dict[str, float]]
+    """Trains a model and returns every measure, NaN for one that the model does not reach. Where
+    training stopped at a loss that is not finite, all count as NaN."""
+    check: Callable[[Any, str | None], object]
+    """Finds the data for settings in a folder, or raises UserError; ValueError where the settings
+    do not fit."""
     measures: tuple[Measure, ...]
-    """What is measured; the first is what the task is judged by."""
-
-    @property
-    def learn(self) -> Callable[[Learning], dict[str, float]]:
-        """Trains a model and measures it."""
-        learn: Callable[[Learning], dict[str, float]] = import_module(self.module).learn
-        return learn
-
-    @property
-    def check(self) -> Callable[[Any, str | None], object]:
-        """Finds the data, or raises UserError."""
-        check: Callable[[Any, str | None], object] = import_module(self.module).check
-        return check
+    """The first is what the task is judged by."""

@@ -1,23 +1,21 @@
 """Classification of Fashion-MNIST by a skeleton's random features or network."""
 
-from __future__ import annotations
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from experiments.batches import batch_of
-from experiments.compositional.features import FeatureClassifier
-from experiments.compositional.network import SkeletonNetwork
-from experiments.compositional.settings import CompositionalConfig
-from experiments.compositional.skeletons import Inputs, skeleton_of
+from experiments.compositional.models import (
+    CompositionalConfig,
+    FeatureClassifier,
+    Inputs,
+    SkeletonNetwork,
+    skeleton_of,
+)
 from experiments.data import fashion_mnist
 from experiments.data.fashion_mnist import Pictures
 from experiments.fitting import fit
-from experiments.measuring import classified
-from experiments.task import Learning
-
-__all__ = ["check", "learn"]
+from experiments.learning import batch_of, classified
+from experiments.task import Learning, Measure, Task
 
 _MEASURED_AT_ONCE = 500
 
@@ -44,37 +42,41 @@ def learn(learning: Learning) -> dict[str, float]:
     settings: CompositionalConfig = learning.settings
     whole, test = (part.to(learning.device) for part in fashion_mnist.load(learning.data))
     known = len(whole.images) - settings.held_out
-    held_out = Pictures(whole.images[known:], whole.labels[known:])
     inputs = Inputs(settings, whole.images[:known])
-    model = _model(settings, learning.seed).to(learning.device)
+    if settings.learner == "features":
+        model: FeatureClassifier | SkeletonNetwork = FeatureClassifier(
+            skeleton_of(settings), settings.features, settings.draws, learning.seed
+        )
+    else:
+        model = SkeletonNetwork(settings, learning.seed)
+    model = model.to(learning.device)
 
     def loss(step: int) -> Tensor:
         chosen = batch_of(step, known, settings.batch, learning.seed)
         draws = None
-        if settings.augment:
-            # Fitting has seeded the generator for this step.
+        if settings.augment:  # `fit` has seeded the generator for this step
             draws = torch.Generator().manual_seed(torch.initial_seed())
         return functional.cross_entropy(
             model(inputs(whole.images[chosen], draws)), whole.labels[chosen]
         )
 
-    def measure() -> dict[str, float]:
-        return _measured(model, inputs, held_out)
+    def measured(pictures: Pictures) -> dict[str, float]:
+        chunks = pictures.images.split(_MEASURED_AT_ONCE)
+        return classified(lambda images: model(inputs(images)), chunks, pictures.labels)
 
-    fit(model, loss, settings.fitting, learning.folder, learning.seed, measure,
-        label=learning.label)  # fmt: skip
-    part = Pictures(test.images[: settings.test], test.labels[: settings.test])
+    fit(model, loss, learning, lambda: measured(whole.part(known)))
     learned = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    return _measured(model, inputs, part) | {"parameters": learned}
+    return measured(test.part(0, settings.test)) | {"parameters": learned}
 
 
-def _model(settings: CompositionalConfig, seed: int) -> nn.Module:
-    if settings.learner == "features":
-        return FeatureClassifier(skeleton_of(settings), settings.features, settings.draws, seed)
-    return SkeletonNetwork(settings, seed)
-
-
-@torch.no_grad()
-def _measured(model: nn.Module, inputs: Inputs, pictures: Pictures) -> dict[str, float]:
-    chunks = pictures.images.split(_MEASURED_AT_ONCE)
-    return classified(torch.cat([model(inputs(images)) for images in chunks]), pictures.labels)
+COMPOSITIONAL = Task(
+    name="compositional",
+    settings=CompositionalConfig,
+    learn=learn,
+    check=check,
+    measures=(
+        Measure("accuracy", "accuracy", "% of test pictures", ".2f", higher_is_better=True),
+        Measure("loss", "test loss", "nats"),
+        Measure("parameters", "learned", "numbers", ",.0f"),
+    ),
+)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import spearmanr
 
-from experiments.record import read_table
+from experiments.results import read_table
 from training.io.config import ArgumentParser, UserError, exit_status
 
 __all__ = ["PUBLISHED", "main", "ranks"]

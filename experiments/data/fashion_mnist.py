@@ -9,42 +9,31 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from experiments.data.files import Home, find
-from experiments.data.idx import read_idx
+from experiments.data.files import RemoteFile, find, read_unpacked
 from training.io.config import UserError
-
-__all__ = ["Pictures", "load"]
 
 NAME = "fashion_mnist"
 _URL = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion"
-_PLACES = ("/usr/share/datasets/fashion-mnist",)
-
-
-def _home(file: str, sha256: str) -> Home:
-    return Home(f"{_URL}/{file}.gz", sha256, (file,), _PLACES)
-
-
-HOMES = {
-    "train_images": _home(
-        "train-images-idx3-ubyte",
-        "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
-    ),
-    "train_labels": _home(
-        "train-labels-idx1-ubyte",
-        "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
-    ),
-    "test_images": _home(
-        "t10k-images-idx3-ubyte",
-        "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
-    ),
-    "test_labels": _home(
-        "t10k-labels-idx1-ubyte",
-        "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
-    ),
-}
+FILES = {
+    file: RemoteFile(f"{_URL}/{file}.gz", sha256, (file,), ("/usr/share/datasets/fashion-mnist",))
+    for file, sha256 in {
+        "train-images-idx3-ubyte":
+            "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+        "train-labels-idx1-ubyte":
+            "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+        "t10k-images-idx3-ubyte":
+            "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+        "t10k-labels-idx1-ubyte":
+            "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+    }.items()
+}  # fmt: skip
+_MOST_BYTES = 2**27
+"""Of a file, unpacked."""
 
 
 class Pictures(NamedTuple):
@@ -59,6 +48,10 @@ class Pictures(NamedTuple):
         """A copy on a PyTorch device."""
         return Pictures(self.images.to(device), self.labels.to(device))
 
+    def part(self, first: int, last: int | None = None) -> Pictures:
+        """The images from `first` up to but excluding `last`; None: to the end."""
+        return Pictures(self.images[first:last], self.labels[first:last])
+
 
 @lru_cache(maxsize=2)
 def load(folder: str | Path | None = None) -> tuple[Pictures, Pictures]:
@@ -66,10 +59,9 @@ def load(folder: str | Path | None = None) -> tuple[Pictures, Pictures]:
 
     Raises UserError if they are not found, or damaged.
     """
-    arrays = {key: read_idx(find(NAME, home, folder)) for key, home in HOMES.items()}
+    arrays = [read_idx(find(NAME, remote, folder)) for remote in FILES.values()]
     parts = []
-    for part in ("train", "test"):
-        images, labels = arrays[f"{part}_images"], arrays[f"{part}_labels"]
+    for part, images, labels in zip(("train", "test"), arrays[::2], arrays[1::2], strict=True):
         if images.shape != (labels.size, 28, 28) or labels.ndim != 1 or labels.max(initial=0) > 9:
             raise UserError(
                 f"{NAME} must have images of 28 x 28 and as many labels 0 to 9 to {part}, got "
@@ -79,3 +71,22 @@ def load(folder: str | Path | None = None) -> tuple[Pictures, Pictures]:
             Pictures(torch.from_numpy(images.copy()), torch.from_numpy(labels.copy()).long())
         )
     return parts[0], parts[1]
+
+
+def read_idx(path: Path) -> NDArray[np.uint8]:
+    """The array of an IDX file, with the shape given in its header; gzipped or not.
+
+    Raises UserError if the file is damaged, larger than any such set, or of other numbers.
+    """
+    data = read_unpacked(path, _MOST_BYTES)
+    if len(data) < 4 or data[:3] != b"\0\0\x08" or len(data) < 4 + 4 * data[3]:
+        raise UserError(
+            f"{path} is no IDX file of unsigned bytes: it begins with {data[:4]!r}, "
+            f"of {len(data)} bytes"
+        )
+    dims = data[3]
+    shape = tuple(int(n) for n in np.frombuffer(data, ">u4", dims, 4)) if dims else ()
+    rest = len(data) - 4 - 4 * dims
+    if not shape or int(np.prod(shape, dtype=object)) != rest:
+        raise UserError(f"{path} is damaged: its header says {shape}, and {rest} bytes follow")
+    return np.frombuffer(data, np.uint8, offset=4 + 4 * dims).reshape(shape)

@@ -3,8 +3,6 @@
 CC BY-SA 4.0. Mono, 16 bit, 8 kHz; {digit}_{speaker}_{index}.wav, indices 0 to 4 are the test.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import re
@@ -18,11 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.data.files import Home, find, find_folder
-from experiments.data.tar import read_members
+from experiments.data.files import RemoteFile, find, find_folder, read_archive
 from training.io.config import UserError
-
-__all__ = ["RATE_HZ", "Recording", "digest", "load"]
 
 NAME = "fsdd"
 RATE_HZ = 8000
@@ -51,9 +46,9 @@ def load(folder: str | Path | None = None) -> tuple[Recording, ...]:
     or damaged.
     """
     unpacked = find_folder(NAME, "recordings", folder)
-    source = unpacked or find(NAME, HOME, folder)
+    source = unpacked or find(NAME, ARCHIVE, folder)
     try:
-        files = _in_archive(str(source), source) if unpacked is None else _in_folder(unpacked)
+        files = _in_archive(source) if unpacked is None else _in_folder(unpacked)
     except OSError as error:
         raise UserError(f"{source} cannot be read: {error}") from None
     if not files:
@@ -65,10 +60,8 @@ def load(folder: str | Path | None = None) -> tuple[Recording, ...]:
 
 def digest(files: Mapping[str, bytes]) -> str:
     """SHA-256 of names and contents, sorted by name: hexadecimal digits."""
-    whole = hashlib.sha256()
-    for name in sorted(files):
-        whole.update(f"{hashlib.sha256(files[name]).hexdigest()}  {name}\n".encode())
-    return whole.hexdigest()
+    lines = (f"{hashlib.sha256(files[name]).hexdigest()}  {name}\n" for name in sorted(files))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def _wanted(name: str) -> str | None:
@@ -78,10 +71,10 @@ def _wanted(name: str) -> str | None:
     return file if here and _FILE.fullmatch(file) else None
 
 
-def _in_archive(name: str, path: Path) -> dict[str, bytes]:
+def _in_archive(path: Path) -> dict[str, bytes]:
     if path.stat().st_size > _MOST_BYTES:
-        raise UserError(f"{name} holds more than {_MOST_BYTES} bytes")
-    return read_members(name, path.read_bytes(), _wanted)
+        raise UserError(f"{path} holds more than {_MOST_BYTES} bytes")
+    return read_archive(str(path), path.read_bytes(), _wanted)
 
 
 def _in_folder(folder: Path) -> dict[str, bytes]:
@@ -97,8 +90,8 @@ def _recording(name: str, content: bytes) -> Recording:
             form = (file.getnchannels(), 8 * file.getsampwidth(), file.getframerate())
             data = file.readframes(file.getnframes())
     except (wave.Error, EOFError, struct.error, ValueError, RuntimeError) as error:
-        told = str(error) or "it ends too early"
-        raise UserError(f"{name} of {NAME} cannot be read: {told}") from None
+        reason = str(error) or "it ends too early"
+        raise UserError(f"{name} of {NAME} cannot be read: {reason}") from None
     if form != (1, 16, RATE_HZ):
         raise UserError(
             f"{name} of {NAME} must have 1 channel, 16 bit and {RATE_HZ} Hz, got {form[0]}, "
@@ -112,14 +105,10 @@ def _recording(name: str, content: bytes) -> Recording:
     return Recording(int(match[1]), match[2], int(match[3]), samples)
 
 
-def _digest_of_archive(content: bytes) -> str:
-    return digest(read_members(HOME.url, content, _wanted))
-
-
-HOME = Home(
+ARCHIVE: RemoteFile = RemoteFile(
     f"https://github.com/Jakobovski/free-spoken-digit-dataset/archive/{_COMMIT}.tar.gz",
     "1801eae019c063377d98f831d3f93574f259475df7332bb0e3d1b080fb5e6959",
     ("recordings.tar.xz", "recordings.tar.gz"),
-    digest=_digest_of_archive,
+    digest=lambda content: digest(read_archive(ARCHIVE.url, content, _wanted)),
 )
 """The archive is packed anew at times, so what is checked are the recordings in it."""

@@ -8,14 +8,17 @@ drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from pydantic import ConfigDict, Field, model_validator
+import torch
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
+from torch import Tensor
 
-__all__ = ["PADDING", "VOCABULARY", "Example", "Grammar", "example", "examples"]
+from experiments.task import STRICT
 
 OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
 """Least, greatest and median argument, rounded down; the sum modulo 10."""
@@ -25,13 +28,11 @@ _FIRST, _END, PADDING = 10, 14, 15
 STREAMS = ("learn", "curve", "test", "uptrain")
 """Apart from each other whatever the seed and the index."""
 _TRIES = 20_000
+_SORTED_TOGETHER = 8
+"""Batches."""
 
 
-@dataclass(
-    frozen=True,
-    kw_only=True,
-    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
-)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class Grammar:
     """Which expressions."""
 
@@ -130,3 +131,39 @@ def _applied(operator: int, values: list[int]) -> int:
         ranked, last = sorted(values), len(values) - 1
         return (ranked[last // 2] + ranked[(last + 1) // 2]) // 2
     return sum(values) % 10
+
+
+def batch_of(
+    step: int, grammar: Grammar, batch: int, stream: str, seed: int
+) -> tuple[Tensor, Tensor]:
+    """Tokens (batch, tokens) and answers (batch,) of a step from 1 on: new ones each step, which
+    follow from stream, seed and step alone."""
+    number, place = divmod(step - 1, _SORTED_TOGETHER)
+    return _pool(number, grammar, batch, stream, seed)[place]
+
+
+@lru_cache(maxsize=1)
+def _pool(
+    number: int, grammar: Grammar, batch: int, stream: str, seed: int
+) -> list[tuple[Tensor, Tensor]]:
+    """Eight batches of similar lengths each, in an order independent of length."""
+    count = _SORTED_TOGETHER * batch
+    batches = by_length(
+        examples(grammar, stream, seed, number * count, (number + 1) * count), batch
+    )
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
+    order = torch.randperm(_SORTED_TOGETHER, generator=generator)
+    return [batches[i] for i in order.tolist()]
+
+
+def by_length(drawn: Sequence[Example], batch: int) -> list[tuple[Tensor, Tensor]]:
+    """Batches of at most `batch`, from the shortest on."""
+    ranked = sorted(drawn, key=lambda one: len(one.tokens))
+    return [padded(ranked[i : i + batch]) for i in range(0, len(ranked), batch)]
+
+
+def padded(drawn: Sequence[Example]) -> tuple[Tensor, Tensor]:
+    """Tokens (batch, tokens), as many as the longest has, and answers (batch,)."""
+    longest = max(len(one.tokens) for one in drawn)
+    rows = [[*one.tokens, *[PADDING] * (longest - len(one.tokens))] for one in drawn]
+    return torch.tensor(rows), torch.tensor([one.answer for one in drawn])

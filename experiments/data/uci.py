@@ -1,32 +1,25 @@
 """Public data sets by name, from a local folder or downloaded once from their public URLs.
 
-    load("banknote")                      # the cache, or a download to it
-    load("banknote", "some/folder")       # some/folder/banknote/NAME or some/folder/NAME
-
-Without `folder` the environment variable FOVEATE_DATA names one. The cache is
-$XDG_CACHE_HOME/foveate, by default ~/.cache/foveate. A download is checked against its SHA-256
-where that is known; files of a local folder are taken as they are.
+load("banknote")                      # the cache, or a download to it
+load("banknote", "some/folder")       # some/folder/banknote/NAME or some/folder/NAME
 """
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.data.files import Home, fetched
+from experiments.data.files import RemoteFile, find
 from training.io.config import UserError
 
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
 
 
 @dataclass(frozen=True)
-class Source:
-    """The source of a data set and the format of its file."""
+class Source(RemoteFile):
+    """The file of a data set and its format."""
 
-    url: str
-    sha256: str | None = None
     separator: str | None = ","
     """None: any white space."""
     label: int = -1
@@ -37,11 +30,6 @@ class Source:
     """Columns that are left out."""
     regression: bool = False
     """The label is a number, not a class."""
-
-    @property
-    def file(self) -> str:
-        """The file's name in the URL and in a local folder."""
-        return self.url.rsplit("/", 1)[1]
 
 
 SOURCES = {
@@ -105,8 +93,7 @@ def load(name: str, folder: str | Path | None = None) -> Dataset:
     """Load a data set with all rows in the file's order. Raises UserError, a ValueError."""
     if name not in SOURCES:
         raise UserError(f"data set must be one of {', '.join(sorted(SOURCES))}, got {name!r}")
-    path = _find(name, folder if folder is not None else os.environ.get("FOVEATE_DATA"))
-    return parse(name, path)
+    return parse(name, find(name, SOURCES[name], folder))
 
 
 def parse(name: str, path: Path) -> Dataset:
@@ -136,17 +123,6 @@ def parse(name: str, path: Path) -> Dataset:
 def _one_hot(column: NDArray[np.str_]) -> NDArray[np.float64]:
     values, codes = np.unique(column, return_inverse=True)
     return np.eye(len(values))[codes]
-
-
-def _find(name: str, folder: str | Path | None) -> Path:
-    file = SOURCES[name].file
-    if folder is None:
-        return fetched(name, Home(SOURCES[name].url, SOURCES[name].sha256))
-    candidates = (Path(folder) / name / file, Path(folder) / file)
-    for path in candidates:
-        if path.is_file():
-            return path
-    raise UserError(f"{name} must be at {candidates[0]} or {candidates[1]}, and neither exists")
 
 
 @dataclass(frozen=True)

@@ -5,27 +5,39 @@ Indices follow the order of first appearance in the training text.
 
 from __future__ import annotations
 
-import gzip
-import lzma
-import zlib
-from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from experiments.data.files import Home, find
-from experiments.data.xz import unxz
+from experiments.data.files import RemoteFile, find, read_unpacked
 from training.io.config import UserError
-
-__all__ = ["Corpus", "frequent", "read_corpus"]
 
 EOS, UNKNOWN = "<eos>", "<unk>"
 _MOST_BYTES = 2**26
 """Of a text, unpacked."""
-_MOST_MEMORY = 2**28
-"""Bytes that unpacking may take."""
+_WIKITEXT2 = (
+    "https://raw.githubusercontent.com/pytorch/examples/"
+    "77f55b912142e11fcfdf5b530231fb9c52f181e8/word_language_model/data/wikitext-2"
+)
+CORPORA = {
+    "wikitext2": {
+        part: RemoteFile(f"{_WIKITEXT2}/{part}.txt", sha256, (f"{part}.txt.xz", f"{part}.txt.gz"))
+        for part, sha256 in {
+            "train": "9e9fa1ad55b1c2c95b08e37dd8e653f638fac2c6de904b79e813611eefbc985f",
+            "valid": "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
+            "test": "d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
+        }.items()
+    },
+    "ptb": {part: RemoteFile(f"ptb.{part}.txt") for part in ("train", "valid", "test")},
+}
+"""WikiText-2 (Merity et al. 2017): articles of Wikipedia, 2.1 million tokens, 33,278 words; from
+PyTorch's language model example, with rare words as `<unk>`. CC BY-SA 3.0.
+
+Penn Treebank as prepared by Mikolov et al. (2010): newspaper articles, 10,000 words. It is licensed
+by the Linguistic Data Consortium and has no public URL: the user's folder must have it."""
 
 
 class Corpus(NamedTuple):
@@ -42,22 +54,22 @@ class Corpus(NamedTuple):
 
     def to(self, device: str) -> Corpus:
         """A copy on a PyTorch device."""
-        return Corpus(
-            self.train.to(device), self.valid.to(device), self.test.to(device), self.words
-        )
+        train, valid, test = (part.to(device) for part in self[:3])
+        return Corpus(train, valid, test, self.words)
 
     def counts(self) -> Tensor:
         """Count of each word in the training text: (words,), int64."""
         return torch.bincount(self.train, minlength=len(self.words))
 
 
-def read_corpus(name: str, homes: Mapping[str, Home], folder: str | Path | None) -> Corpus:
-    """The parts train, valid and test of `homes`; a word that train lacks becomes `<unk>`.
+@lru_cache(maxsize=1)
+def load(name: str, folder: str | Path | None = None) -> Corpus:
+    """Load one of `CORPORA`; a word that its train text lacks becomes `<unk>`.
 
     Raises UserError if a file is missing or damaged, and for a word that train lacks where
     train has no `<unk>` either.
     """
-    texts = {part: _read(find(name, home, folder)) for part, home in homes.items()}
+    texts = {part: _read(find(name, file, folder)) for part, file in CORPORA[name].items()}
     numbers: dict[str, int] = {}
     train = [numbers.setdefault(word, len(numbers)) for word in texts["train"]]
     unknown = numbers.get(UNKNOWN)
@@ -94,22 +106,10 @@ def frequent(corpus: Corpus, most: int | None) -> Corpus:
 def _read(path: Path) -> list[str]:
     """Words of a file, compressed or not, including line ends."""
     try:
-        data = _unpacked(path)
-        text = data.decode()
-    except (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeDecodeError) as error:
+        text = read_unpacked(path, _MOST_BYTES).decode()
+    except UnicodeDecodeError as error:
         raise UserError(f"{path} cannot be read as text: {error}") from None
     if not text.strip():
         raise UserError(f"{path} must hold a text, and has no word")
     lines = text.removesuffix("\n").split("\n")
     return [word for line in lines for word in (*line.split(), EOS)]
-
-
-def _unpacked(path: Path) -> bytes:
-    """Contents of a file. Raises UserError if it is too large."""
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        data: bytes = file.read(_MOST_BYTES + 1)
-    if path.suffix == ".xz":
-        data = unxz(data, _MOST_BYTES, _MOST_MEMORY)
-    if len(data) > _MOST_BYTES:
-        raise UserError(f"{path} must hold at most {_MOST_BYTES} bytes, and holds more")
-    return data

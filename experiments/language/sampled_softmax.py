@@ -1,27 +1,58 @@
 """Training of a language model with a few sampled words per token, by sampling method."""
 
-from __future__ import annotations
-
 import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional
 
 from experiments.data.words import Corpus
 from experiments.fitting import fit, load_model
-from experiments.language.distances import shares
-from experiments.language.full_softmax import full_loss, length_penalty, perplexity
-from experiments.language.model import LanguageModel, columns_of, queries_over, span_of
-from experiments.language.negatives import draw, sampled_loss
-from experiments.language.proposals import Proposal, make_proposal
-from experiments.language.settings import SampledSoftmaxConfig
-from experiments.language.text import check_text, text_of
-from experiments.measuring import flops_of
-from experiments.task import Learning
-
-__all__ = ["check", "learn"]
+from experiments.language.model import (
+    LanguageConfig,
+    LanguageModel,
+    check_text,
+    columns_of,
+    full_loss,
+    length_penalty,
+    perplexity,
+    queries_over,
+    span_of,
+    text_of,
+)
+from experiments.language.proposals import (
+    Proposal,
+    ProposalSettings,
+    draw,
+    make_proposal,
+    sampled_loss,
+    shares,
+)
+from experiments.learning import FLOPS, flops_of
+from experiments.task import STRICT, Learning, Measure, Task
 
 _MEASURED = 500
 """Test queries whose distributions are compared."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class SampledSoftmaxConfig(LanguageConfig):
+    """Training with a few sampled words in place of all."""
+
+    proposal: ProposalSettings | None = None
+    """Which words; null: all, the full softmax."""
+    negatives: int = Field(default=40, ge=1)
+    """Words drawn for a token beside the true one."""
+    correct_true: bool = True
+    """Whether the true word's logit is corrected for its chance too (Jean et al. 2015), or the
+    drawn words' alone (Rawat et al. 2019)."""
+    uniform_share: float = Field(default=0.01, gt=0, le=1)
+    """Of the words drawn, those that are drawn from all alike: so each has a chance."""
+    sampling_temperature: float | None = Field(default=1.0, gt=0)
+    """Words are drawn in proportion to exp(this times the cosine of q and k); null: in proportion
+    to exp(tau q.k), as the softmax has them."""
+    fit_at: int = Field(default=1, ge=1)
+    """Step before which a map with parameters of its own is fitted to queries and keys, once."""
 
 
 class Sampling(nn.Module):
@@ -96,10 +127,7 @@ def learn(learning: Learning) -> dict[str, float]:
     def measure() -> dict[str, float]:
         return {"perplexity": perplexity(model, *queries_over(model, text.valid[: settings.valid]))}
 
-    done = fit(
-        whole, loss, settings.fitting, learning.folder, learning.seed, measure, before,
-        learning.label,
-    )  # fmt: skip
+    done = fit(whole, loss, learning, measure, before)
     return _measured(whole, text) | {"valid_perplexity": done.rows[-1]["perplexity"]}
 
 
@@ -117,3 +145,18 @@ def _measured(whole: Sampling, text: Corpus) -> dict[str, float]:
         "features": whole.settings.width if proposal is None else proposal.features,
         "flops": flops_of(lambda: whole.weights(some))[0] / len(some),
     }
+
+
+SAMPLED_SOFTMAX = Task(
+    name="sampled_softmax",
+    settings=SampledSoftmaxConfig,
+    learn=learn,
+    check=check,
+    measures=(
+        Measure("perplexity", "test perplexity", form=".1f"),
+        Measure("valid_perplexity", "validation perplexity", form=".1f"),
+        Measure("distance", "from the softmax", "total variation"),
+        Measure("features", "numbers a vector", "F", ",.0f"),
+        Measure("flops", "weights of all words, FLOPs", "a token", FLOPS),
+    ),
+)

@@ -4,29 +4,55 @@ A variant with a model to start from is measured on it; one without trains it fi
 softmax. `lengths.csv` in a variant's folder has quantiles of the lengths of its queries and keys.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from torch import Tensor
 from torch.nn import functional
 
 from experiments.fitting import fit, load_model
-from experiments.language.distances import distances, shares
-from experiments.language.full_softmax import full_loss, perplexity
-from experiments.language.model import LanguageModel, columns_of, queries_over, span_of
-from experiments.language.proposals import ExactProposal, MapProposal, Proposal, make_proposal
-from experiments.language.settings import SoftmaxErrorsConfig
-from experiments.language.text import check_text, text_of
-from experiments.measuring import flops_of
-from experiments.task import Learning
+from experiments.language.model import (
+    LanguageConfig,
+    LanguageModel,
+    check_text,
+    columns_of,
+    full_loss,
+    perplexity,
+    queries_over,
+    span_of,
+    text_of,
+)
+from experiments.language.proposals import (
+    ExactProposal,
+    MapProposal,
+    Proposal,
+    ProposalSettings,
+    distances,
+    make_proposal,
+    shares,
+)
+from experiments.learning import FLOPS, flops_of
+from experiments.task import STRICT, Learning, Measure, Task
 from training.command.files import write_atomically
-
-__all__ = ["check", "learn"]
 
 _QUERIES_AT_ONCE = 500
 _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class SoftmaxErrorsConfig(LanguageConfig):
+    """The error of an approximate softmax relative to the exact one of the same model."""
+
+    proposal: ProposalSettings = ProposalSettings()
+    """What approximates it."""
+    queries: int = Field(default=500, ge=1)
+    """Outputs for test tokens that are measured, evenly spaced."""
+    length: float | None = Field(default=None, gt=0)
+    """Queries and keys are brought to this length before; null: as they are."""
+    draws: int = Field(default=10, ge=1)
+    """Of the random vectors; errors are means over them."""
 
 
 def check(settings: SoftmaxErrorsConfig, data: str | None) -> None:
@@ -67,10 +93,7 @@ def _fit(model: LanguageModel, train: Tensor, valid: Tensor, learning: Learning)
     def measure() -> dict[str, float]:
         return {"perplexity": perplexity(model, *queries_over(model, valid[: settings.valid]))}
 
-    fit(
-        model, loss, settings.fitting, learning.folder, learning.seed, measure,
-        label=learning.label,
-    )  # fmt: skip
+    fit(model, loss, learning, measure)
 
 
 @torch.no_grad()
@@ -123,3 +146,21 @@ def _write_lengths(path: Path, queries: Tensor, keys: Tensor) -> None:
         for quantile, query, key in zip(_QUANTILES, *both, strict=True)
     ]
     write_atomically(path, ("\n".join(["quantile,queries,keys", *rows]) + "\n").encode())
+
+
+SOFTMAX_ERRORS = Task(
+    name="softmax_errors",
+    settings=SoftmaxErrorsConfig,
+    learn=learn,
+    check=check,
+    measures=(
+        Measure("wasserstein", "1d-Wasserstein", "classes", ".1f"),
+        Measure("ks", "Kolmogorov-Smirnov", form=".4f"),
+        Measure("negative", "negative", "share of estimates"),
+        Measure("features", "numbers a vector", "F", ",.0f"),
+        Measure("flops", "features, FLOPs", "a query", FLOPS),
+        Measure("perplexity", "the model's perplexity", "test", ".1f"),
+        Measure("query_length", "length of queries", "mean", ".2f", higher_is_better=True),
+        Measure("key_length", "length of keys", "mean", ".2f", higher_is_better=True),
+    ),
+)

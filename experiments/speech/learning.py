@@ -1,7 +1,6 @@
 """Recognition of spoken strings of digits."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -10,16 +9,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from experiments.data import fsdd
-from experiments.fitting import fit, load_model
-from experiments.layers import is_of_map, prepare_step
-from experiments.measuring import flops_of
-from experiments.speech.model import BLANK, SpeechModel
-from experiments.speech.scoring import greedy, word_errors
-from experiments.speech.settings import SpeechConfig
+from experiments.learning import FLOPS, flops_of, train_transformer
+from experiments.speech.model import BLANK, SpeechConfig, SpeechModel
 from experiments.speech.strings import TEST_TAKES, Strings, Voices, draw, voices
-from experiments.task import Learning
-
-__all__ = ["check", "learn", "loss_of"]
+from experiments.task import Learning, Measure, Task
 
 _TRAINING, _HELD_OUT, _TEST = 1, 2, 3
 """First numbers of the seeds that strings are drawn with."""
@@ -39,8 +32,6 @@ def learn(learning: Learning) -> dict[str, float]:
     curves = draw(held_out, settings.held_out_strings, settings.strings, _generator(_HELD_OUT))
     curves = curves.to(learning.device)
     model = SpeechModel(settings, learning.seed).to(learning.device)
-    if learning.start is not None:
-        load_model(learning.start, model, is_of_map)
 
     def batch(step: int) -> Strings:
         generator = _generator(_TRAINING, learning.seed, step)
@@ -49,19 +40,7 @@ def learn(learning: Learning) -> dict[str, float]:
     def loss(step: int) -> Tensor:
         return loss_of(model, batch(step))[0]
 
-    def before(step: int) -> None:
-        prepare_step(
-            model, settings.attention, learning.seed, step,
-            lambda: loss_of(model, batch(step)),
-        )  # fmt: skip
-
-    def measure() -> dict[str, float]:
-        return _measured(model, curves)
-
-    fit(
-        model, loss, settings.fitting, learning.folder, learning.seed, measure, before,
-        learning.label,
-    )  # fmt: skip
+    train_transformer(learning, model, loss, loss, lambda: _measured(model, curves))
     strings = draw(test, settings.test_strings, settings.strings, _generator(_TEST))
     strings = strings.to(learning.device)
     middle = int(strings.lengths.argsort()[len(strings.lengths) // 2])
@@ -105,3 +84,46 @@ def _parts(data: str | None, held_out: int) -> tuple[Voices, Voices, Voices]:
 
 def _generator(*seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
+
+
+def greedy(scores: Tensor, counts: Tensor) -> list[list[int]]:
+    """Digits of (batch, tokens, 11) scores, of which each string has counts (batch,): the best
+    class of each token, runs of one class taken as one, without blanks (Graves et al. 2006)."""
+    best = scores.argmax(-1).cpu()
+    return [
+        [digit for digit in own[:count].unique_consecutive().tolist() if digit != BLANK]
+        for own, count in zip(best, counts.tolist(), strict=True)
+    ]
+
+
+def edit_distance(said: Sequence[int], heard: Sequence[int]) -> int:
+    """Fewest words put in, left out or changed that make one sequence the other (Levenshtein)."""
+    row = list(range(len(heard) + 1))
+    for i, word in enumerate(said, 1):
+        before, row[0] = row[0], i
+        for j, other in enumerate(heard, 1):
+            changed = before + (word != other)
+            before = row[j]
+            row[j] = min(changed, row[j] + 1, row[j - 1] + 1)
+    return row[-1]
+
+
+def word_errors(said: Sequence[Sequence[int]], heard: Sequence[Sequence[int]]) -> float:
+    """Word error rate, %: all edits, by all words that were said. It can exceed 100."""
+    pairs = zip(said, heard, strict=True)
+    return 100 * sum(edit_distance(a, b) for a, b in pairs) / sum(map(len, said))
+
+
+_STRING = "the test string of median length"
+SPEECH = Task(
+    name="speech",
+    settings=SpeechConfig,
+    learn=learn,
+    check=check,
+    measures=(
+        Measure("wer", "word error rate", "% of the digits of test strings", ".2f"),
+        Measure("loss", "test loss", "nats a digit, CTC"),
+        Measure("attention_flops", "attention, FLOPs", _STRING, FLOPS),
+        Measure("flops", "model, FLOPs", "the same, from log-mel frames on", FLOPS),
+    ),
+)

@@ -8,13 +8,14 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from experiments.data.fsdd import RATE_HZ, Recording
-from experiments.speech.settings import StringSettings
+from experiments.task import STRICT
 from training.io.config import UserError
-
-__all__ = ["TEST_TAKES", "Strings", "Voices", "draw", "voices"]
 
 TEST_TAKES = 5
 """Takes 0 to 4 of each digit and speaker are the data set's own test."""
@@ -23,6 +24,36 @@ _DIGITS = 10
 Samples = NDArray[np.int16]
 Voices = tuple[tuple[tuple[Samples, ...], ...], ...]
 """Of each speaker, of each digit, all recordings."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class StringSettings:
+    """Strings of digits: recordings of one speaker one after the other, in noise."""
+
+    least_digits: int = Field(default=3, ge=1)
+    """Of a string."""
+    most_digits: int = Field(default=7, ge=1, le=100)
+    """Of a string."""
+    most_silence_ms: int = Field(default=150, ge=0, le=10_000)
+    """Before each digit and at the end, drawn from none to this."""
+    least_snr_db: float = Field(default=0.0, ge=-100, le=100)
+    """Power of the string over that of white noise."""
+    most_snr_db: float = Field(default=10.0, ge=-100, le=100)
+    """Drawn for each string, evenly."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> StringSettings:
+        if self.least_digits > self.most_digits:
+            raise ValueError(
+                f"least_digits must be at most most_digits, {self.most_digits}, "
+                f"got {self.least_digits}"
+            )
+        if self.least_snr_db > self.most_snr_db:
+            raise ValueError(
+                f"least_snr_db must be at most most_snr_db, {self.most_snr_db}, "
+                f"got {self.least_snr_db}"
+            )
+        return self
 
 
 class Strings(NamedTuple):
@@ -83,9 +114,9 @@ def draw(
         waves.append(_wave(speaker, digits.tolist(), settings, generator))
         spoken.append(digits)
     return Strings(
-        torch.nn.utils.rnn.pad_sequence([torch.from_numpy(wave) for wave in waves], True),
+        pad_sequence([torch.from_numpy(wave) for wave in waves], True),
         torch.tensor([len(wave) for wave in waves]),
-        torch.nn.utils.rnn.pad_sequence([torch.from_numpy(digits) for digits in spoken], True),
+        pad_sequence([torch.from_numpy(digits) for digits in spoken], True),
         torch.tensor([len(digits) for digits in spoken]),
     )
 

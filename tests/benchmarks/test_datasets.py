@@ -185,7 +185,7 @@ def test_every_home_is_an_https_address_of_the_uci_archive() -> None:
 def test_bad_requests_and_files(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"data set must be one of abalone, .*, got 'iris'"):
         load("iris")
-    with pytest.raises(ValueError, match=r"car must be at .*car\.data, and neither exists"):
+    with pytest.raises(ValueError, match=r"car must have car\.data in .*, and it is not there"):
         load("car", tmp_path)
     written(tmp_path, "abalone", "M,1,2\nF,1\n")
     with pytest.raises(ValueError, match=r"must have rows of one length, got the lengths \[2, 3\]"):

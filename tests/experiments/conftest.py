@@ -1,4 +1,4 @@
-"""Small data sets of our own."""
+"""Small data sets, and the experiment that a test module describes."""
 
 import pytest
 
@@ -11,3 +11,11 @@ def clothes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     write_clothes(folder / "fashion_mnist", 90, 30)
     return str(folder)
+
+
+@pytest.fixture
+def experiment(request, tmp_path):
+    """The file of the module's CONFIG."""
+    path = tmp_path / "two.yaml"
+    path.write_text(request.module.CONFIG)
+    return path

@@ -1,11 +1,14 @@
-"""Writes small data sets of our own, in the files that the real ones have."""
+"""Small data sets in the files that the real ones have, and helpers of these tests."""
 
+import csv
 import gzip
 import io
 import tarfile
 import wave
 
 import numpy as np
+
+from experiments.__main__ import main
 
 WORDS = [f"w{number}" for number in range(10)]
 SPEAKERS, TAKES = ("ann", "bob"), (0, 4, 5, 6, 7)
@@ -78,3 +81,17 @@ def write_recordings(folder, content):
     (folder / "fsdd").mkdir(exist_ok=True)
     (folder / "fsdd" / "recordings.tar.xz").write_bytes(content)
     return str(folder)
+
+
+def table_in(out):
+    """Rows of an experiment's table."""
+    return [*csv.DictReader((out / "table.csv").read_text().splitlines())]
+
+
+def refused(words, capsys):
+    """The one sentence with which the command refuses its arguments."""
+    capsys.readouterr()
+    assert main([str(word) for word in words]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error

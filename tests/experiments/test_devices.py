@@ -3,21 +3,14 @@
 import pytest
 import torch
 
-from experiments.__main__ import main
-from experiments.compositional.network import SkeletonNetwork
-from experiments.compositional.settings import CompositionalConfig
-from experiments.compositional.skeletons import Inputs
+from experiments.compositional.models import CompositionalConfig, Inputs, SkeletonNetwork
 from experiments.data.fashion_mnist import Pictures
-from experiments.images.model import ImageTransformer
-from experiments.images.settings import ImagesConfig
-from experiments.language.full_softmax import full_loss
-from experiments.language.model import LanguageModel, queries_over
-from experiments.language.settings import SoftmaxErrorsConfig
+from experiments.images import ImagesConfig, ImageTransformer
+from experiments.language.model import LanguageConfig, LanguageModel, full_loss, queries_over
 from experiments.layers import AttentionSettings
-from experiments.speech.model import SpeechModel
-from experiments.speech.settings import SpeechConfig
-from experiments.text.model import TextTransformer
-from experiments.text.settings import ListopsConfig
+from experiments.listops import ListopsConfig, TextTransformer
+from experiments.speech.model import SpeechConfig, SpeechModel
+from tests.experiments.own_data import refused
 
 META = "meta"
 
@@ -37,7 +30,7 @@ def test_all_of_a_transformer_goes_to_the_device(name):
 
 
 def test_a_language_model_too():
-    settings = SoftmaxErrorsConfig(width=8, batch=2)
+    settings = LanguageConfig(width=8, batch=2)
     model = LanguageModel(settings, 20, 0).to(META)
     words = torch.zeros(5, 2, dtype=torch.int64, device=META)
     queries = model.read_on(words, anew=True)
@@ -53,5 +46,5 @@ def test_a_skeletons_network_too():
 
 
 def test_a_device_that_is_not_here_is_one_sentence(capsys):
-    assert main(["listops", "--quick", "--set", "device=cuda:99"]) == 2
-    assert "device cuda:99 cannot be used here" in capsys.readouterr().err
+    error = refused(["listops", "--quick", "--set", "device=cuda:99"], capsys)
+    assert "device cuda:99 cannot be used here" in error

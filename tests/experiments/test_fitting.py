@@ -2,13 +2,15 @@
 
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
-from experiments.batches import batch_of
 from experiments.fitting import Fitting, fit, load_model, seeded
+from experiments.learning import batch_of
+from experiments.task import Learning
 from training.io.config import UserError
 
 SETTINGS = Fitting(steps=40, learning_rate=0.05, measure_every=10, warmup_steps=5)
@@ -31,7 +33,8 @@ def fitted(folder, settings=SETTINGS, model=None, loss=None, **more):
     def measure():
         return {"error": float((model(x) - x.sum(1, keepdim=True)).square().mean())}
 
-    return model, fit(model, loss or squares, settings, folder, 0, measure, **more)
+    learning = Learning(SimpleNamespace(fitting=settings), 0, folder)
+    return model, fit(model, loss or squares, learning, measure, **more)
 
 
 def test_a_known_function_is_learned_and_every_measurement_is_a_row(tmp_path):
@@ -53,7 +56,7 @@ def test_an_interrupted_fit_goes_on_bit_for_bit_dropout_too(tmp_path, optimiser)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fitted(tmp_path / "b", settings, events=stop)
+        fitted(tmp_path / "b", settings, before=stop)
     other, again = fitted(tmp_path / "b", settings)
     for name, value in whole.state_dict().items():
         assert torch.equal(value, other.state_dict()[name])

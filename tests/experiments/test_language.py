@@ -1,6 +1,5 @@
 """Language models and softmax sampling, on a text of twelve words."""
 
-import csv
 import lzma
 import math
 
@@ -8,17 +7,22 @@ import pytest
 import torch
 
 from experiments.__main__ import main
-from experiments.data import ptb, wikitext2
+from experiments.data import words
 from experiments.data.words import Corpus, frequent
 from experiments.fitting import Fitting
 from experiments.language import sampled_softmax
-from experiments.language.distances import distances, shares
-from experiments.language.model import LanguageModel
-from experiments.language.negatives import draw, sampled_loss
-from experiments.language.proposals import make_proposal
-from experiments.language.settings import LanguageConfig, ProposalSettings, SampledSoftmaxConfig
+from experiments.language.model import LanguageConfig, LanguageModel
+from experiments.language.proposals import (
+    ProposalSettings,
+    distances,
+    draw,
+    make_proposal,
+    sampled_loss,
+    shares,
+)
+from experiments.language.sampled_softmax import SampledSoftmaxConfig
 from experiments.task import Learning
-from tests.experiments.own_data import story
+from tests.experiments.own_data import refused, story, table_in
 from training.io.config import UserError
 
 SMALL = """width: 16, batch: 8, span: 8, dropout: 0, valid: 200, test: 200,
@@ -66,7 +70,7 @@ def table_of(folder, config):
     path, out = folder.parent / "own.yaml", folder.parent / "out"
     path.write_text(config)
     assert main([str(path), "--out", str(out), "--data", str(folder.parent)]) == 0
-    rows = csv.DictReader((out / "table.csv").read_text().splitlines())
+    rows = table_in(out)
     return {row["arm"]: {k: float(v) for k, v in row.items() if k != "arm"} for row in rows}
 
 
@@ -144,8 +148,8 @@ def test_words_drawn_in_proportion_to_the_softmax_give_its_loss_whatever_is_draw
     assert torch.isclose(sampled_loss(queries, keys, targets, drawn, 1.5, False), full, rtol=1e-5)
     # Of any other words the sum of exponentials is right on average: here within 5 of its standard
     # errors, which 50 sums exceed by chance for one in 30,000 seeds.
-    words, log_chance, _ = draw(torch.ones(50, 30), targets, 20_000, generator, 0.5, False)
-    terms = (logits.gather(1, words) - log_chance).exp().double() * 29 / 30
+    others, log_chance, _ = draw(torch.ones(50, 30), targets, 20_000, generator, 0.5, False)
+    terms = (logits.gather(1, others) - log_chance).exp().double() * 29 / 30
     rest = logits.exp().double().sum(1) - logits.exp().gather(1, targets[:, None]).squeeze(1)
     error = terms.std(1) / math.sqrt(terms.shape[1])
     assert ((terms.mean(1) - rest).abs() < 5 * error).all()
@@ -209,7 +213,7 @@ def test_weights_of_long_vectors_are_numbers(name):
 
 
 def test_numbers_follow_first_appearance_and_rare_words_become_unknown(folder):
-    text = wikitext2.load(str(folder.parent))
+    text = words.load("wikitext2", str(folder.parent))
     assert text.words[0] == story(9, 0).split()[0]
     assert len(text.words) == 11
     assert text.words[text.train[9]] == "<eos>"
@@ -230,7 +234,7 @@ def test_numbers_follow_first_appearance_and_rare_words_become_unknown(folder):
         ("test.txt", b"w1 w2 whale\n", "'whale' is not there"),
         ("valid.txt", b"w1 \xff\n", "cannot be read as text"),
         ("valid.txt", b" \n", "must hold a text, and has no word"),
-        ("train.txt.xz", b"w1", "cannot be read as text"),
+        ("train.txt.xz", b"w1", "train.txt.xz cannot be read"),
         ("train.txt.xz", lzma.compress(b"w1 w2\n" * 99)[:-30], "it ends too early"),
         ("train.txt.xz", lzma.compress(b"w1 " * 20_000), "must hold at most 50000 bytes"),
         ("test.txt", b"w1 " * 20_000, "must hold at most 50000 bytes"),
@@ -240,7 +244,7 @@ def test_bad_texts_are_one_sentence(folder, monkeypatch, file, content, sentence
     monkeypatch.setattr("experiments.data.words._MOST_BYTES", 50_000)
     (folder / file).write_bytes(content)
     with pytest.raises(UserError, match=sentence):
-        wikitext2.load(str(folder.parent))
+        words.load("wikitext2", str(folder.parent))
 
 
 def test_texts_without_a_home_and_settings_that_do_not_fit_are_named(
@@ -249,13 +253,12 @@ def test_texts_without_a_home_and_settings_that_do_not_fit_are_named(
     monkeypatch.delenv("FOVEATE_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(UserError, match=r"ptb.train.txt of ptb cannot be fetched"):
-        ptb.load()
+        words.load("ptb")
     path = folder.parent / "own.yaml"
     for change, sentence in (
         ("set.batch=900", "batch and span must leave a step to a text of 3334 tokens"),
         ("set.proposal={feature_map: trigs}", "trigs"),
     ):
         path.write_text(SAMPLED)
-        words = [str(path), "--out", str(tmp_path / "o"), "--data", str(folder.parent)]
-        assert main([*words, "--set", change]) == 2
-        assert sentence in capsys.readouterr().err
+        given = [path, "--out", tmp_path / "o", "--data", folder.parent, "--set", change]
+        assert sentence in refused(given, capsys)

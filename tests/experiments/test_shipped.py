@@ -1,6 +1,5 @@
 """Every shipped experiment in miniature, on small data sets of our own."""
 
-import csv
 import math
 
 import pytest
@@ -8,7 +7,14 @@ import pytest
 from experiments.__main__ import CONFIGS, main
 from experiments.config import load_config
 from experiments.registry import task
-from tests.experiments.own_data import packed, story, tones, write_clothes, write_recordings
+from tests.experiments.own_data import (
+    packed,
+    story,
+    table_in,
+    tones,
+    write_clothes,
+    write_recordings,
+)
 
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 
@@ -32,7 +38,7 @@ def test_a_shipped_experiment_runs_in_miniature(name, data, tmp_path):
     few = ("--set", "seeds=[0]")
     assert main([name, "--quick", "--data", data, "--out", str(out), *few]) == 0
     experiment = load_config(CONFIGS / f"{name}.yaml")
-    rows = [*csv.DictReader((out / "table.csv").read_text().splitlines())]
+    rows = table_in(out)
     assert [row["arm"] for row in rows] == [arm.name for arm in experiment.arms]
     measure = task(experiment.task).measures[0].name
     assert all(math.isfinite(float(row[measure])) for row in rows)

@@ -1,18 +1,23 @@
 """ListOps: expressions against an evaluator of their text, padding, batches, and learning them."""
 
-import csv
-
 import numpy as np
 import pytest
 import torch
 
 from experiments.__main__ import main
-from experiments.data.listops import OPERATORS, VOCABULARY, Example, Grammar, example, examples
+from experiments.data.listops import (
+    OPERATORS,
+    VOCABULARY,
+    Example,
+    Grammar,
+    batch_of,
+    example,
+    examples,
+    padded,
+)
 from experiments.layers import AttentionSettings
-from experiments.text.batches import batch_of, padded
-from experiments.text.learning import guesses
-from experiments.text.model import TextTransformer
-from experiments.text.settings import ListopsConfig
+from experiments.listops import ListopsConfig, TextTransformer, guesses
+from tests.experiments.own_data import refused, table_in
 
 SHORT = Grammar(shortest=8, longest=40, depth=3, arguments=5)
 LONG = Grammar()
@@ -132,11 +137,11 @@ def test_guesses_are_the_most_common_answers_of_what_is_learned_from():
 
 
 @pytest.mark.slow
-def test_two_digits_are_learned_and_an_estimate_of_the_same_attention_keeps_it(tmp_path):
-    (tmp_path / "two.yaml").write_text(CONFIG)
-    assert main([str(tmp_path / "two.yaml"), "--out", str(tmp_path / "out")]) == 0
-    table = (tmp_path / "out" / "table.csv").read_text().splitlines()
-    rows = {row["arm"]: row for row in csv.DictReader(table)}
+def test_two_digits_are_learned_and_an_estimate_of_the_same_attention_keeps_it(
+    experiment, tmp_path
+):
+    assert main([str(experiment), "--out", str(tmp_path / "out")]) == 0
+    rows = {row["arm"]: row for row in table_in(tmp_path / "out")}
     exact, none, uptrained = (rows[name] for name in ("exact", "none", "uptrained"))
     assert float(exact["accuracy"]) > float(exact["by_operator"]) + 20
     assert float(uptrained["accuracy"]) > float(exact["by_operator"]) + 20
@@ -152,10 +157,6 @@ def test_two_digits_are_learned_and_an_estimate_of_the_same_attention_keeps_it(t
         ("set={heads: 5}", "variant exact"),
     ],
 )
-def test_bad_settings_are_one_sentence(tmp_path, capsys, change, sentence):
-    (tmp_path / "two.yaml").write_text(CONFIG)
-    out = str(tmp_path / "out")
-    assert main([str(tmp_path / "two.yaml"), "--out", out, "--set", change]) == 2
-    error = capsys.readouterr().err
-    assert sentence in error
-    assert error.count("\n") == 1
+def test_bad_settings_are_one_sentence(experiment, tmp_path, capsys, change, sentence):
+    given = [experiment, "--out", tmp_path / "out", "--set", change]
+    assert sentence in refused(given, capsys)

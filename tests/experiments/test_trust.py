@@ -1,13 +1,12 @@
 """How far a model's attention estimates softmax attention."""
 
-import csv
-
 import pytest
 import torch
 
 import attention
 from experiments.__main__ import main
-from experiments.trust import TRUST, trust
+from experiments.learning import TRUST, trust
+from tests.experiments.own_data import table_in
 
 
 def told(name, scale, m=16):
@@ -50,7 +49,7 @@ def test_the_experiment_in_miniature(tmp_path, clothes):
     few = ("--set", "seeds=[0]", "--arms", "FAVOR+", "angular hybrid")
     out = tmp_path / "out"
     assert main(["signed_maps", "--quick", "--data", clothes, "--out", str(out), *few]) == 0
-    rows = {row["arm"]: row for row in csv.DictReader((out / "table.csv").read_text().splitlines())}
+    rows = {row["arm"]: row for row in table_in(out)}
     assert set(rows) == {"exact", "FAVOR+", "angular hybrid"}
     assert {measure.name for measure in TRUST} < rows["exact"].keys()
     assert float(rows["angular hybrid"]["distance"]) > float(rows["exact"]["distance"]) == 0

@@ -1,1 +1,0 @@
-"""Image Transformers on Fashion-MNIST."""

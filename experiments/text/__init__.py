@@ -1,1 +1,0 @@
-"""Text Transformers on ListOps."""
