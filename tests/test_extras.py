@@ -52,7 +52,9 @@ def test_an_extra_brings_the_modules_that_are_asked_for_by_its_name() -> None:
             assert named == set.union(*found.values()) & named, extra
 
 
-def test_every_requirement_has_a_version_that_ci_tests() -> None:
+def test_every_requirement_has_a_version_that_ci_tests_and_torch_alone_is_required() -> None:
+    (torch,) = map(Requirement, PROJECT["dependencies"])
+    assert (torch.name, [part.operator for part in torch.specifier]) == ("torch", [">="])
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pins = dict(line.split("==") for line in lines if line and not line.startswith("#"))
     pinned = {canonicalize_name(name): version for name, version in pins.items()}
@@ -61,12 +63,6 @@ def test_every_requirement_has_a_version_that_ci_tests() -> None:
         name = canonicalize_name(requirement.name)
         if name != "foveate":
             assert requirement.specifier.contains(pinned[name]), requirement
-
-
-def test_torch_alone_is_required_and_has_no_upper_bound() -> None:
-    (torch,) = map(Requirement, PROJECT["dependencies"])
-    assert torch.name == "torch"
-    assert [part.operator for part in torch.specifier] == [">="]
 
 
 def test_no_package_of_all_is_under_the_gpl() -> None:
@@ -88,11 +84,9 @@ def test_no_extra_asks_for_ffmpeg_with_an_encoder_under_the_gpl() -> None:
     ("licence", "expected"),
     [
         ("GPLv2+", True),
-        ("GPL-3.0-only", True),
         ("AGPL-3.0-or-later", True),
         ("License :: OSI Approved :: GNU General Public License v2 or later (GPLv2+)", True),
         ("License :: OSI Approved :: GNU Lesser General Public License v2 (LGPLv2)", False),
-        ("LGPL-2.1-or-later", False),
         ("BSD-3-Clause AND GPL-3.0-or-later WITH GCC-exception-3.1", False),
         ("Apache-2.0", False),
     ],
@@ -141,8 +135,6 @@ def run_without(
     [
         (["pydantic", "yaml"], ["-m", "training.es"],
          'training.es needs pydantic and PyYAML: pip install "foveate[train]"'),
-        (["tensorboard"], ["-m", "training.evaluate", "--help"],
-         'training.evaluate needs TensorBoard: pip install "foveate[train]"'),
         (["pybullet"], ["-m", "training.rollout", "stepping_stones"],
          "cannot make the environment env_id = 'SteppingStones-v0': an environment in PyBullet "
          'needs PyBullet: pip install "foveate[sim]"'),
@@ -176,8 +168,6 @@ def job(tmp_path: Path) -> list[str]:
     ("module", "words", "sentence"),
     [
         ("evotorch", ["es"], 'searcher.name = cmaes needs EvoTorch: pip install "foveate[es]"'),
-        ("evotorch", ["es", "searcher.name=pgpe"],
-         'searcher.name = pgpe needs EvoTorch: pip install "foveate[es]"'),
         ("ray", ["es", "ray_address=auto"],
          'ray_address needs Ray: pip install "foveate[ray]"'),
         ("sklearn", ["es", "feature_map=clustered_hybrid"],
@@ -186,14 +176,9 @@ def job(tmp_path: Path) -> list[str]:
     ],
 )  # fmt: skip
 def test_an_error_names_the_extra_that_a_setting_needs(
-    module: str,
-    words: list[str],
-    sentence: str,
-    job: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    module: str, words: list[str], sentence: str, job: list[str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     for name in (module, *(name for name in sys.modules if name.startswith(f"{module}."))):
         monkeypatch.setitem(sys.modules, name, None)
     if words[0] == "rollout":
@@ -207,10 +192,7 @@ def test_an_error_names_the_extra_that_a_setting_needs(
     ("modules", "program", "sentence"),
     [
         (["gymnasium"], "import envs", 'envs needs Gymnasium: pip install "foveate[sim]"'),
-        (["numpy"], "import policies", 'policies needs NumPy: pip install "foveate[train]"'),
         (["h5py"], "import training", 'training needs h5py: pip install "foveate[train]"'),
-        (["pybullet"], "import gymnasium, envs; gymnasium.make('BimanualSweep-v0')",
-         'an environment in PyBullet needs PyBullet: pip install "foveate[sim]"'),
         (["Box2D"], "import gymnasium, envs; gymnasium.make('CarRacingRepeat-v0')",
          'CarRacingRepeat-v0 needs Box2D: pip install "foveate[box2d]"'),
         (["sklearn"], "import attention; attention.RandomFeatures",

@@ -12,6 +12,7 @@ import pytest
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
+from tests.helpers import refused
 from training import bc, es, study
 from training.algorithms.es_config import ESConfig
 from training.io import config
@@ -77,10 +78,7 @@ def test_file_then_overrides(write):
     path = write("seed: 3\ninner: {gap_m: [0.3, 1]}\n")
     loaded = load(path, "inner.count=7", "how.sigma=1e-3")
     assert loaded == Outer(seed=3, gap_count=7, inner=Inner((0.3, 1.0), 7), how=Slow(sigma=1e-3))
-
-
-def test_an_override_may_replace_a_tagged_choice(write):
-    assert load(write(""), "how.name=fast", "how.rate=2").how == Fast(rate=2.0)
+    assert load(path, "how.name=fast", "how.rate=2").how == Fast(rate=2.0)
 
 
 def test_an_interrupt_while_a_configuration_is_dumped_is_not_lost():
@@ -113,6 +111,7 @@ def test_dump_and_yaml_round_trip(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text(config.to_yaml(config.dump(original), "heading"))
     assert config.load(Outer, path) == original
+    assert config.dump(config.load(Outer, path))["inner"] == {"gap_m": [0.1, 0.2], "count": 4}
 
 
 @pytest.mark.parametrize("text", ["gap_count: 5", "inner: {count: 5}", "inner:\ngap_count: 5"])
@@ -135,26 +134,19 @@ def test_a_shorthand_on_the_command_line_beats_the_file(write):
         ("how: {name: fast, sigma: 1}", [], r"unknown key how.sigma; .* are name, rate"),
         ("how: {name: warp}", [], r"how.name is warp, where one of slow, fast is needed"),
         ("seed: many", [], r"seed = 'many', but input should be a valid integer"),
-        ("seed: 2.5", [], r"seed = 2.5, but"),
         ("seed: true", [], r"seed = True, but"),
-        ("seed: '3'", [], r"seed = '3', but"),
         ("inner: {count: 0}", [], r"inner.count = 0, but input should be greater than 0"),
         ("inner: {gap_m: [.nan, 1]}", [], r"inner.gap_m.0 = nan, but .*finite"),
-        ("inner: {gap_m: [1, 2, 3]}", [], r"inner.gap_m"),
         ("inner: {count: 2}\ngap_count: 3", [], r"gap_count = 3 and inner.count = 2 are the same"),
         ("", ["gap_count=3", "inner.count=2"], r"--set: gap_count = 3 and inner.count = 2"),
-        ("", ["inner=5", "gap_count=3"], r"--set: inner = 5, where `key: value` pairs are needed"),
         ("gap_count: 3\ninner: all", [], r"inner = 'all', where `key: value` pairs are needed"),
-        ("seed: 1\nseed: 2", [], r"'seed' is given twice"),
         ("seed: [", [], r"is not valid YAML"),
         ("", ["seed=!!int abc"], r"--set seed: 'abc' is no int"),
-        ("", ["seed=!!bool abc"], r"--set seed: 'abc' is no bool"),
         ("", ["seed=&a {b: *a}"], r"--set seed is not valid YAML: nested too deeply"),
         ("", ["seed=" + "[" * 3000], r"not valid YAML: it is nested too deeply"),
         ("", [".".join("a" * 3000) + "=1"], r"plain values only"),
         ("- 1", [], r"must hold `key: value` lines, but holds a list"),
         ("", ["seed"], r"--set takes key=value .* got 'seed'"),
-        ("", ["=3"], r"--set takes key=value"),
         ("", ["a..b=3"], r"--set takes key=value"),
         ("", ["seed=x"], r"with --set seed=x: seed = 'x', but"),
     ],
@@ -200,7 +192,6 @@ def test_exit_status(capsys):
 @pytest.mark.parametrize(
     "command",
     [
-        "[print(i, flush=True) for i in range(9)]",
         "print(1)",  # flushed at the end
         "sys.exit(print(1))",  # as --help does
         "[print(i, file=sys.stderr, flush=True) for i in range(9)]",
@@ -212,11 +203,8 @@ def test_a_closed_output_ends_a_command_as_it_ends_other_programs(command):
     reader, writer = os.pipe()
     os.close(reader)
     stream, other = ("stderr", "stdout") if "stderr" in command else ("stdout", "stderr")
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        **{stream: writer, other: subprocess.PIPE},
-        check=False,
-    )
+    streams = {stream: writer, other: subprocess.PIPE}
+    done = subprocess.run([sys.executable, "-c", program], **streams, check=False)
     os.close(writer)
     assert done.returncode == 141
     assert not getattr(done, other)
@@ -225,7 +213,6 @@ def test_a_closed_output_ends_a_command_as_it_ends_other_programs(command):
 @pytest.mark.parametrize(
     ("command", "arguments", "sentence"),
     [
-        (es, ["--config", ""], "--config must name a file, got ''"),
         (es, ["--out", ""], "--out must name a directory, got ''"),
         (bc, ["--resume", ""], "--resume must name a run directory, got ''"),
         (study, ["--config", ""], "--config must name a file, got ''"),
@@ -233,8 +220,7 @@ def test_a_closed_output_ends_a_command_as_it_ends_other_programs(command):
 )
 def test_an_empty_name_is_no_default(capsys, command, arguments, sentence):
     """As an unset variable of a shell gives it."""
-    assert command.main(arguments) == 2
-    assert capsys.readouterr().err == f"error: {sentence}\n"
+    refused(capsys, command, arguments, sentence)
 
 
 def test_a_command_without_standard_output_ends_as_ever():

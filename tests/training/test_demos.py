@@ -227,6 +227,7 @@ def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.records
 def test_a_worker_that_dies_while_verifying_is_reported(recorded, monkeypatch, capsys):
     monkeypatch.setattr(recorder, "verify_demo", die)
     monkeypatch.setattr(pool, "RETRIES", 1)
@@ -260,6 +261,7 @@ def test_a_file_that_cannot_be_written_costs_no_other(tmp_path, capsys):
     assert len(DemoReader(tmp_path)) == 5
 
 
+@pytest.mark.records
 def test_a_full_disk_costs_no_finished_episode(tmp_path):
     """A file system of 300 KiB, which about four loud episodes fill."""
     full, kept = tmp_path / "full", tmp_path / "kept"

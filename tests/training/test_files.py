@@ -1,7 +1,7 @@
 """Files are written whole or not at all, and read only where they are files."""
 
 import os
-import socket
+import stat
 
 import pytest
 
@@ -42,25 +42,18 @@ def test_what_is_appended_is_written_or_an_error_names_the_file(tmp_path):
     assert path.read_bytes() == b"1234"
 
 
-def special(tmp_path, kind):
-    path = tmp_path / kind
-    match kind:
-        case "pipe":
-            os.mkfifo(path)
-        case "device":
-            path.symlink_to("/dev/zero")
-        case "folder":
-            path.mkdir()
-        case "circle":
-            path.symlink_to(path)
-        case "dangling":
-            path.symlink_to(tmp_path / "nowhere")
-        case "socket":
-            with socket.socket(socket.AF_UNIX) as made:
-                made.bind(os.path.relpath(path))
-        case "endless":
-            with path.open("wb") as file:
-                file.truncate(10**12)
+def special(path):
+    """Make what is no regular file; a name not known here is left absent."""
+    kinds = {
+        "pipe": os.mkfifo,
+        "device": lambda path: path.symlink_to("/dev/zero"),
+        "folder": lambda path: path.mkdir(),
+        "circle": lambda path: path.symlink_to(path),
+        "dangling": lambda path: path.symlink_to(path.with_name("nowhere")),
+        "socket": lambda path: os.mknod(path, stat.S_IFSOCK | 0o600),
+        "endless": lambda path: (path.touch(), os.truncate(path, 10**12)),
+    }
+    kinds.get(path.name, lambda path: None)(path)
     return path
 
 
@@ -81,7 +74,7 @@ def special(tmp_path, kind):
 def test_only_files_are_read(tmp_path, monkeypatch, kind, reason):
     monkeypatch.chdir(tmp_path)  # a socket's path is short
     with pytest.raises(OSError, match=reason) as caught:
-        files.read_bytes(special(tmp_path, kind))
+        files.read_bytes(special(tmp_path / kind))
     assert kind in caught.value.filename
 
 

@@ -64,10 +64,10 @@ def stop(command, folder, after_s, signals, group):
     [
         ("es", 0.0, [signal.SIGINT], False),
         ("evaluate", 0.5, [signal.SIGINT, signal.SIGINT], True),
-        ("demos", 3.0, [signal.SIGINT], True),
-        ("bc", 4.5, [signal.SIGTERM], True),
-        ("study", 1.5, [signal.SIGTERM], False),
         ("rollout", 2.5, [signal.SIGHUP], False),
+        pytest.param("demos", 3.0, [signal.SIGINT], True, marks=pytest.mark.records),
+        pytest.param("bc", 4.5, [signal.SIGTERM], True, marks=pytest.mark.records),
+        pytest.param("study", 1.5, [signal.SIGTERM], False, marks=pytest.mark.records),
     ],
 )
 def test_a_signal_at_any_moment_is_one_line(tmp_path, command, after_s, signals, group):
@@ -85,6 +85,7 @@ def test_a_signal_at_many_moments_is_one_line(tmp_path, command):
         stop(command, tmp_path / str(i), draw.uniform(0, 6), signals, draw.random() < 0.5)
 
 
+@pytest.mark.records
 def test_training_listens_nowhere_and_sigterm_ends_it_as_control_c_does(job, tmp_path):
     """Two workers are processes, without Ray or a server's socket. The checkpoint is kept, it says
     how to go on, and no worker is left."""
@@ -105,6 +106,7 @@ def test_training_listens_nowhere_and_sigterm_ends_it_as_control_c_does(job, tmp
     wait_for(lambda: not group_lives(process.pid))
 
 
+@pytest.mark.records
 def test_a_closed_terminal_ends_training(tmp_path):
     """As a lost connection does: status 129, whatever then becomes of what is printed."""
     run, path = tmp_path / "run", tmp_path / "bc.yaml"

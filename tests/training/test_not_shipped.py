@@ -7,7 +7,7 @@ import pytest
 
 from policies.pretrained.not_shipped import NOT_SHIPPED
 from tests.helpers import refused
-from training import bc, evaluate, flops, rollout, sight
+from training import bc, rollout
 from training.algorithms.bc_config import BC
 from training.command.errors import UserError, preset
 from training.compare.config import load_config, study_file
@@ -20,11 +20,9 @@ OF_STUDIES = sorted(name for name, made in NOT_SHIPPED.items() if ".study " in m
 
 
 def test_shipped_policies_take_less_than_5_mb():
-    assert sum(path.stat().st_size for path in checkpoint.shipped().values()) < 5e6
-
-
-def test_a_policy_is_shipped_or_not():
-    assert checkpoint.shipped().keys() & NOT_SHIPPED.keys() == set()
+    shipped = checkpoint.shipped()
+    assert sum(path.stat().st_size for path in shipped.values()) < 5e6
+    assert shipped.keys() & NOT_SHIPPED.keys() == set()
 
 
 @pytest.mark.parametrize("name", NOT_SHIPPED)
@@ -38,16 +36,14 @@ def test_the_name_of_a_policy_that_is_not_shipped_is_answered_with_its_command(n
     )
 
 
-@pytest.mark.parametrize("command", [rollout, evaluate, flops, sight])
-def test_commands_answer_so_in_one_line(command, capsys):
-    given = ["stepping_stones_softmax"]
-    refused(capsys, command, given, NOT_SHIPPED["stepping_stones_softmax"].command)
-
-
-def test_a_file_or_run_of_that_name_comes_first(tmp_path, monkeypatch):
+def test_commands_answer_so_in_one_line_and_a_file_of_that_name_comes_first(
+    tmp_path, monkeypatch, capsys
+):
+    name = "stepping_stones_softmax"
+    refused(capsys, rollout, [name], NOT_SHIPPED[name].command)
     monkeypatch.chdir(tmp_path)
-    Path("stepping_stones_softmax").touch()
-    assert checkpoint.resolve("stepping_stones_softmax") == Path("stepping_stones_softmax")
+    Path(name).touch()
+    assert checkpoint.resolve(name) == Path(name)
 
 
 @pytest.mark.parametrize("name", OF_STUDIES)

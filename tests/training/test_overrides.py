@@ -1,7 +1,6 @@
 """`--set`: one value for each setting, however it is spelled, in every command."""
 
 import pytest
-import yaml
 
 from tests.helpers import refused
 from training import evaluate, flops, rollout
@@ -86,15 +85,6 @@ def test_an_environments_settings_come_together_however_they_are_spelled(words, 
 )  # fmt: skip
 def test_a_setting_given_twice_is_one_sentence(command, words, sentence, capsys):
     refused(capsys, command, ["--policy", "blind", "--set", *words], sentence)
-
-
-def test_both_of_two_settings_reach_the_environment(tmp_path):
-    words = ["env.front_camera.fov_deg=60", "front_camera.pitch_deg=40", "episode_s=0.1"]
-    blind = ["--policy", "blind", "--episodes", "1", "--set", *words, "--out", str(tmp_path)]
-    assert evaluate.main(blind) == 0
-    (entry,) = yaml.safe_load((tmp_path / "evaluation.json").read_text())
-    camera = entry["env_settings"]["front_camera"]
-    assert (camera["fov_deg"], camera["pitch_deg"]) == (60, 40)
 
 
 @pytest.mark.parametrize(

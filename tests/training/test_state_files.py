@@ -37,12 +37,8 @@ PROGRESS = [
     ({"env_steps": "x"}, "progress.env_steps = 'x', but input should be a valid integer"),
     ({"env_steps": -1}, "progress.env_steps = -1, but input should be greater than"),
     ({"env_steps": 10**30}, "progress.env_steps = 1000000000000000000000000000000, but input"),
-    ({"env_steps": 1.5}, "progress.env_steps = 1.5, but input should be a valid integer"),
     ({"env_steps": True}, "progress.env_steps = True, but input should be a valid integer"),
-    ({"env_steps": None}, "progress.env_steps = None, but input should be a valid integer"),
     ({"level": 7}, "is at level 7, which the curriculum does not have"),
-    ({"level": []}, "progress.level = [], but input should be a valid integer"),
-    ({"recent_success": "x"}, "progress.recent_success = 'x', but input should be a valid"),
     ({"recent_success": [None]}, "progress.recent_success.0 = None, but input should be a valid"),
     ({"fitted": "no"}, "progress.fitted = 'no', but input should be a valid boolean"),
     ({"more": 1}, "unknown key progress.more; the keys known there are"),
@@ -83,16 +79,10 @@ def without(tensors, name):
 
 OPTIMISER = [
     (lambda found: without(found, "0/exp_avg"), "holds 17 tensors of the optimiser, where 18 were"),
-    (lambda found: without(found, "3/step"), "holds 17 tensors of the optimiser, where 18 were"),
     (lambda found: {}, "holds 0 tensors of the optimiser, where 18 were written"),
     (lambda found: {**without(found, "0/step"), "0/other": torch.zeros(())}, "tensor 0/other is"),
-    (
-        lambda found: {**without(found, "0/step"), "x/y/z": torch.zeros(())},
-        "tensor 0/step is absent",
-    ),
     (lambda found: {**without(found, "0/step"), "99/step": torch.zeros(())}, "tensor 0/step is ab"),
     (lambda found: {**found, "0/exp_avg": torch.zeros(2)}, "tensor 0/exp_avg is (2,) of float32"),
-    (lambda found: {**found, "0/exp_avg": found["0/exp_avg"].double()}, "of float64 there, but"),
     (lambda found: {**found, "0/step": torch.tensor(torch.nan)}, "has numbers that are not finite"),
 ]
 
@@ -109,8 +99,6 @@ DEPTH, PROPRIO = "observation/depth", "observation/proprio"
 DATA = [
     (lambda found: without(found, PROPRIO), f"tensor {PROPRIO} is absent there, but"),
     (lambda found: without(found, "actions"), "cannot read the demonstrations"),
-    (lambda found: {**found, "actions": found["actions"][:, :8]}, "tensor actions is "),
-    (lambda found: {**found, DEPTH: found[DEPTH][1:]}, f"tensor {DEPTH} is "),
     (lambda found: {**found, DEPTH: found[DEPTH].double()}, f"tensor {DEPTH} is "),
     (lambda found: {**found, "more": found[DEPTH] + 1}, "tensor observation/more is "),
     (lambda found: {**found, "held_out": found["held_out"] | True}, "of which 20 are held out"),
@@ -136,24 +124,16 @@ def test_an_optimiser_from_before_its_tensors_were_counted_goes_on(runs, tmp_pat
     assert bc.main(more) == 0
 
 
+COSTS, EVALUATION, RUN = "costs.json", "evaluations/exact-s0.json", "runs/exact-s0/provenance.json"
 STUDY = [
-    ("costs.json", ["costs", "exact", "total"], None, "costs.exact.total = None, but input should"),
-    ("costs.json", ["costs", "exact", "attention"], -5, "costs.exact.attention = -5, but input"),
-    (
-        "costs.json",
-        ["costs", "exact", "latency_ms"],
-        "fast",
-        "costs.exact.latency_ms = 'fast', but",
-    ),
-    ("costs.json", ["costs"], [], "costs = [], but input should be an object"),
-    ("costs.json", ["provenance", "versions"], 3, "provenance.versions = 3, but input should"),
-    ("costs.json", ["measured"], "x", "measured = 'x', but input should be an object"),
-    ("evaluations/exact-s0.json", ["seeds"], {}, "seeds = {}, but input should be a valid array"),
-    ("evaluations/exact-s0.json", ["env_settings"], 1, "env_settings = 1, but input should"),
-    ("evaluations/exact-s0.json", ["records", 0, "reward"], "x", "records.0.reward = 'x', but"),
-    ("evaluations/exact-s0.json", ["records", 0], [], "records.0 = [], but input should be an"),
-    ("runs/exact-s0/provenance.json", ["git"], "x", "git = 'x', but input should be an object"),
-    ("runs/exact-s0/provenance.json", ["resumed"], 5, "resumed = 5, but input should be a valid"),
+    (COSTS, ["costs", "exact", "total"], None, "costs.exact.total = None, but input should"),
+    (COSTS, ["costs", "exact", "attention"], -5, "costs.exact.attention = -5, but input"),
+    (COSTS, ["costs"], [], "costs = [], but input should be an object"),
+    (COSTS, ["provenance", "versions"], 3, "provenance.versions = 3, but input should"),
+    (EVALUATION, ["seeds"], {}, "seeds = {}, but input should be a valid array"),
+    (EVALUATION, ["records", 0, "reward"], "x", "records.0.reward = 'x', but"),
+    (EVALUATION, ["records", 0], [], "records.0 = [], but input should be an"),
+    (RUN, ["git"], "x", "git = 'x', but input should be an object"),
 ]
 
 
@@ -177,7 +157,7 @@ def damage_rows(metrics, iteration):
     metrics.write_text("".join([head, iteration + "," + first.partition(",")[2], *rest]))
 
 
-@pytest.mark.parametrize("iteration", ["x", "", "nan", "inf", "1e400", "-3", "1.5", "9" * 30])
+@pytest.mark.parametrize("iteration", ["x", "", "nan", "1e400", "-3", "1.5", "9" * 30])
 def test_a_run_with_damaged_rows(runs, tmp_path, iteration):
     shutil.copytree(runs["es"], tmp_path / "run")
     damage_rows(tmp_path / "run" / "metrics.csv", iteration)
@@ -186,14 +166,13 @@ def test_a_run_with_damaged_rows(runs, tmp_path, iteration):
     assert f"metrics.csv: iteration = '{iteration[:40]}', where a whole" in str(caught.value)
 
 
-@pytest.mark.parametrize("iteration", ["x", "1e400"])
-def test_a_study_with_damaged_rows(plain, tmp_path, capsys, iteration):
+def test_a_study_with_damaged_rows(plain, tmp_path, capsys):
     path, whole = plain
-    shutil.copytree(whole, tmp_path / "out")
-    metrics = tmp_path / "out" / "runs" / "exact-s0" / "metrics.csv"
-    damage_rows(metrics, iteration)
-    arguments = lambda words: conduct(path, tmp_path / "out", *words)  # noqa: E731
-    refused(capsys, arguments, ["--page"], f"{metrics}: iteration = '{iteration}', where a whole")
+    out = shutil.copytree(whole, tmp_path / "out")
+    metrics = out / "runs" / "exact-s0" / "metrics.csv"
+    damage_rows(metrics, "x")
+    page = lambda words: conduct(path, out, *words)  # noqa: E731
+    refused(capsys, page, ["--page"], f"{metrics}: iteration = 'x', where a whole")
 
 
 GAZE = {"edges_kept": 0.5, "edges": 0.4, "past_kept": 0.1, "past": 0.2}
@@ -203,7 +182,6 @@ GAZE = {"edges_kept": 0.5, "edges": 0.4, "past_kept": 0.1, "past": 0.2}
     ("text", "sentence"),
     [
         (json.dumps(GAZE | {"edges": "x"}), "edges = 'x', but input should be a valid number"),
-        (json.dumps(GAZE | {"edges": None}), "edges = None, but input should be a valid number"),
         (json.dumps(GAZE | {"past": 1.5}), "past = 1.5, but input should be less than or equal"),
         (json.dumps(GAZE | {"past": float("nan")}), "past = nan, but input should be"),
         (json.dumps([GAZE]), "it is of type list, where keys with values are needed"),
@@ -211,7 +189,6 @@ GAZE = {"edges_kept": 0.5, "edges": 0.4, "past_kept": 0.1, "past": 0.2}
         ("[" * 100_000, "is damaged, or no JSON: maximum recursion depth"),
         ('{"edges": ' + "9" * 5000 + "}", "is damaged, or no JSON: Exceeds the limit"),
         ("\udcff", "is damaged, or no JSON: 'utf-8' codec can't decode"),
-        ("", "is damaged, or no JSON: Expecting value"),
     ],
 )
 def test_a_damaged_gaze_file(tmp_path, text, sentence):
@@ -238,7 +215,7 @@ LONG = "x" * 300
     ("command", "arguments"),
     [
         (es, ["--config", LONG]), (es, ["--out", LONG]), (es, ["--resume", LONG]),
-        (es, ["--set", f"init_from={LONG}"]), (bc, ["--resume", LONG]), (rollout, [LONG]),
+        (es, ["--set", f"init_from={LONG}"]), (rollout, [LONG]),
         (rollout, ["--policy", "blind", "--video", f"{LONG}.mp4"]), (evaluate, [LONG]),
         (evaluate, ["--policy", "blind", "--out", LONG]), (flops, [LONG]),
         (flops, [f"{LONG}.yaml"]), (flops, ["stepping_stones", "--calls", "1", "--json", LONG]),
@@ -251,8 +228,11 @@ def test_a_name_of_300_letters(tmp_path, monkeypatch, capsys, command, arguments
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("kind", ["pipe", "device", "circle", "folder"])
-@pytest.mark.parametrize("name", ["config.yaml", "metrics.csv", "provenance.json"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("config.yaml", "pipe"), ("config.yaml", "circle"), ("metrics.csv", "pipe"),
+     ("metrics.csv", "device"), ("provenance.json", "device"), ("provenance.json", "folder")],
+)  # fmt: skip
 def test_a_run_with_what_is_no_file(runs, tmp_path, capsys, name, kind):
     run = tmp_path / "run"
     shutil.copytree(runs["es"], run)
