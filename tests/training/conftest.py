@@ -2,16 +2,26 @@
 
 import pytest
 import yaml
+from markupsafe import Markup
 
-from tests.training.study_jobs import conduct, write_study
-from training.compare import model_files
+from tests.training.study_jobs import DRAWN, conduct, write_study
+from training.compare import charts, model_files
+
+
+def no_figure(shown, title, *labels, **more):
+    """A figure in which nothing is drawn."""
+    return Markup('<svg role="img" aria-label="{}"></svg>').format(title)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def few_timed_calls():
-    """Studies time their policies with few calls: what a latency is does not matter here."""
+def light_studies():
+    """Studies time their policies with few calls, as what a latency is does not matter here, and
+    draw nothing, but where a module asks for figures (`study_jobs.with_figures`)."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model_files, "TIMED_CALLS", 20)
+        for name in DRAWN:
+            patch.setattr(charts, name, no_figure)
+        patch.setattr(charts, "draw_picture", lambda *given: b"\x89PNG")
         yield
 
 

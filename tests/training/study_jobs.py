@@ -1,17 +1,23 @@
-"""Small studies for the tests: two arms, two seeds, six iterations, some of them filmed."""
+"""Small studies for the tests: two variants, two seeds, two iterations."""
 
+import contextlib
 import json
 
+import pytest
 import yaml
 
 from training import study
 from training.algorithms.trainer import JobConfig, Trainer
+from training.compare import charts
+from training.reports import figures as drawing
 
 BARE = Trainer(name="tests.training.study_jobs:BARE", config=JobConfig, learner="none")
 """A trainer that cannot begin from another run."""
+DRAWN = ("draw_bars", "draw_lines", "draw_points")
+"""Functions that draw the figures of a page."""
 WALK, PLAIN = "tests.training.walk_env:Walk-v0", "tests.training.plain_env:Plain-v0"
 TINY = {
-    "env_id": PLAIN, "iterations": 6, "popsize": 4, "terrains": 1, "center_terrains": 1,
+    "env_id": PLAIN, "iterations": 2, "popsize": 4, "terrains": 1, "center_terrains": 1,
     "workers": 1, "searcher": {"name": "pgpe", "sigma": 0.1},
     "policy": {"controller": "mlp", "hidden": [4], "patch": [8, 8]},
 }  # fmt: skip
@@ -31,7 +37,16 @@ CURVE = {
     "name": "head wind", "xlabel": "wind (m a step)", "episodes": 3,
     "points": [{"x": 0}, {"x": 0.05, "set": {"wind": 0.05}}],
 }  # fmt: skip
-TWO_STAGES = [*STUDY["stages"], {"trainer": "es", "config": "es.yaml", "set": {"iterations": 3}}]
+TWO_STAGES = [*STUDY["stages"], {"trainer": "es", "config": "es.yaml", "set": {"iterations": 1}}]
+
+
+@contextlib.contextmanager
+def with_figures():
+    """Studies draw their figures, which they do not in other tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in (*DRAWN, "draw_picture"):
+            patch.setattr(charts, name, getattr(drawing, name))
+        yield
 
 
 def write_study(folder, job=None, **changes):

@@ -59,7 +59,7 @@ def test_a_study_and_what_it_leaves(finished):
         f"{arm}-s{seed}{stage}": iterations
         for arm in ("favor-m-16", "exact")
         for seed in (0, 1)
-        for stage, iterations in (("-1", 6), ("", 3))
+        for stage, iterations in (("-1", 2), ("", 1))
     }
     assert sorted(p.name for p in (out / "videos").iterdir()) == [
         "exact-s0.mp4", "favor-m-16-s0.mp4",
@@ -122,7 +122,7 @@ def test_the_page_shows_what_each_stage_brings(finished):
 def test_the_last_stage_starts_from_the_one_before(finished):
     _, out = finished
     start = checkpoint.load(out / "runs" / "exact-s1" / "checkpoints" / "000000.safetensors")
-    end = checkpoint.load(out / "runs" / "exact-s1-1" / "checkpoints" / "000006.safetensors")
+    end = checkpoint.load(out / "runs" / "exact-s1-1" / "checkpoints" / "000002.safetensors")
     assert all(torch.equal(start.policy[name], end.policy[name]) for name in end.policy)
 
 
@@ -145,17 +145,13 @@ def test_seeds_reach_policy_and_features(finished):
     assert found == [(0, 0, 0), (1, 1, 1)]
 
 
-def test_rerunning_a_finished_study_does_nothing(finished, capsys):
+def test_a_finished_study_stays_as_it_is(finished, capsys):
+    """A picture that is gone is drawn again."""
     path, out = finished
     before = files(out)
     assert conduct(path, out) == 0
     assert files(out) == before
     assert "nothing to do" in capsys.readouterr().out
-
-
-def test_a_picture_that_is_gone_is_drawn_again(finished):
-    path, out = finished
-    before = files(out)
     (out / "pareto.png").unlink()
     assert conduct(path, out) == 0
     assert {p: data for p, (_, data) in files(out).items()} == {
@@ -163,22 +159,35 @@ def test_a_picture_that_is_gone_is_drawn_again(finished):
     }
 
 
-def test_without_pictures_there_are_no_videos(plain):
-    _, out = plain
-    assert not (out / "videos").exists()
-    assert (out / "report.html").is_file()
-
-
-def test_arms_and_seeds_can_be_added(plain, tmp_path):
-    _, whole = plain
-    few = write_study(tmp_path, arms=STUDY["arms"][:1])
-    out = tmp_path / "out"
+def test_a_study_made_in_parts(plain, tmp_path, capsys):
+    """With variants and seeds added, and with some jobs alone and the runs that they need; the page
+    lists all that is missing. It comes to the same as one that was made at once."""
+    path, whole = plain
+    assert not (whole / "videos").exists()  # as nothing can be rendered there
+    few, out = write_study(tmp_path, arms=STUDY["arms"][:1]), tmp_path / "out"
     assert conduct(few, out, "--set", "seeds=[1]") == 0
     assert [path.name for path in (out / "runs").iterdir()] == ["favor-m-16-s1"]
     assert "--set &#39;seeds=[1]&#39;" in (out / "report.html").read_text()
-    before = files(out / "runs")
-    assert conduct(write_study(tmp_path), out) == 0
-    assert {path: files(out / "runs")[path] for path in before} == before
+    first = files(out / "runs")
+    capsys.readouterr()
+    assert conduct(path, out, "--only", "evaluate exact-s1", "oracle") == 0
+    printed = capsys.readouterr().out
+    assert "[2/3]" in printed  # the oracle is evaluated already
+    assert {p.name for p in (out / "runs").iterdir()} == {"exact-s1", "favor-m-16-s1"}
+    assert f"parts are left, {out / 'report.html'} lists them" in printed
+    assert "The study is not finished: " in (out / "report.html").read_text()
+    before = files(out)
+    for word in ("evaluate exact-s1", "Exact, S1"):  # as names of variants are written
+        assert conduct(path, out, "--only", word) == 0
+        assert files(out) == before
+    assert conduct(path, out, "--variants", "exact-s1", "exact-s7") == 2
+    sentence = capsys.readouterr().err
+    assert sentence.startswith(
+        "error: words that select jobs of the study must be in a job's label"
+    )
+    assert sentence.endswith("got 'exact-s7'\n")
+    assert conduct(path, out) == 0
+    assert {path: files(out / "runs")[path] for path in first} == first
     assert checkpoints(out) == checkpoints(whole)
     assert figures(out) == figures(whole)
     assert set(json.loads((out / "costs.json").read_text())["costs"]) == {"FAVOR+ m = 16", "exact"}
@@ -190,7 +199,7 @@ def test_what_results_depend_on_cannot_change(plain, tmp_path, capsys):
     arms = [STUDY["arms"][0], {"name": "exact", "set": {"feature_map": "trig"}}]
     for job, changes, sentence in (
         ({"popsize": 6}, {}, "was trained with popsize = 4, but the study now has 6"),
-        ({"iterations": 3}, {}, "was trained with iterations = 6, but the study now has 3"),
+        ({"iterations": 3}, {}, "was trained with iterations = 2, but the study now has 3"),
         ({"searcher": {"name": "ars"}}, {}, "was trained with searcher.name = 'pgpe', but"),
         ({}, {"arms": arms}, "with feature_map = 'softmax', but the study now has 'trig'"),
         ({}, {"evaluation_seed": 100_001}, "oracle.json was measured with seeds = [100000, 100001"),
@@ -290,24 +299,6 @@ def test_an_unknown_setting_of_a_known_environment(tmp_path, capsys):
     refused(capsys, path, tmp_path / "out", "unknown key gap; the keys known there are")
 
 
-def test_an_arm_that_fails_does_not_block_the_others(tmp_path, capsys):
-    """What needs it is left out, the rest is made, and a rerun tries it again."""
-    arms = [{"name": "exact", "set": {"env.nan": True}}, STUDY["arms"][0]]
-    changes = {"arms": arms, "stages": TWO_STAGES, "references": [], "seeds": [0]}
-    path, out = write_study(tmp_path, **changes), tmp_path / "out"
-    assert conduct(path, out) == 2
-    printed = capsys.readouterr()
-    assert "error: training stopped: the rewards of the episode with seed" in printed.err
-    assert f"4 parts failed, {out / 'report.html'} lists them; try them again with:" in printed.out
-    assert list(figures(out)) == ["favor-m-16-s0.json"]
-    text = (out / "report.html").read_text()
-    assert "not finished: 4 of its parts" in text
-    assert "train exact-s0-1 (es, 6 iterations): training stopped: " in text
-    assert f"evaluate exact-s0: not possible without {out / 'runs' / 'exact-s0'}" in text
-    assert conduct(path, out) == 2
-    assert "error: training stopped" in capsys.readouterr().err
-
-
 def test_a_run_whose_configuration_was_edited_is_refused(plain, tmp_path, capsys):
     """The study and the run's file agree, but the run was trained otherwise."""
     _, whole = plain
@@ -334,7 +325,7 @@ def test_what_was_made_from_a_run_that_is_gone(plain, finished, tmp_path, capsys
     sentence = f"exact-s0 was trained from another policy than {first} has now; bring"
     refused(capsys, path, out, sentence)
     shutil.copytree(out / "runs" / "exact-s1-1", first)  # as if it had been trained otherwise
-    for iteration in ("000000", "000003"):
+    for iteration in ("000000", "000001"):
         assert (out / "runs" / "exact-s0" / "checkpoints" / f"{iteration}.safetensors").is_file()
     config = first / "config.yaml"
     config.write_bytes((whole / "runs" / "exact-s0-1" / "config.yaml").read_bytes())
@@ -375,33 +366,6 @@ def test_the_page_alone(plain, tmp_path):
     text = (tmp_path / "out" / "report.html").read_text()
     assert "The study is not finished: 12 of its parts" in text
     assert not (tmp_path / "out" / "runs").exists()
-
-
-def test_a_part_of_it(plain, tmp_path, capsys):
-    """And the run that an evaluation needs; the page lists all that is missing, and the rest comes
-    with the whole command."""
-    path, whole = plain
-    out = tmp_path / "out"
-    assert conduct(path, out, "--only", "evaluate exact-s1", "oracle") == 0
-    printed = capsys.readouterr().out
-    assert "[1/3]" in printed
-    assert {p.name for p in (out / "runs").iterdir()} == {"exact-s1"}
-    assert {p.stem for p in (out / "evaluations").iterdir()} == {"exact-s1", "oracle"}
-    assert "9 of its parts" in (out / "report.html").read_text()
-    assert f"9 parts are left, {out / 'report.html'} lists them" in printed
-    before = files(out)
-    assert conduct(path, out, "--only", "exact-s1") == 0
-    assert files(out) == before
-    assert conduct(path, out, "--only", "Exact, S1") == 0  # as names of arms are written
-    assert files(out) == before
-    assert conduct(path, out, "--only", "exact-s1", "exact-s7") == 2
-    sentence = capsys.readouterr().err
-    assert sentence.startswith(
-        "error: words that select jobs of the study must be in a job's label, "
-    )
-    assert sentence.endswith("got 'exact-s7'\n")
-    assert conduct(path, out) == 0
-    assert figures(out) == figures(whole)
 
 
 @pytest.mark.parametrize("preset", sorted((ROOT / "configs" / "studies").glob("*.yaml")),

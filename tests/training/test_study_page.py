@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.training.published import STUDIES, needs_studies
-from tests.training.study_jobs import CURVE, WALK, conduct, write_study
+from tests.training.study_jobs import CURVE, WALK, conduct, with_figures, write_study
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 VOID = {"meta", "br", "img", "link", "hr"}
@@ -25,7 +25,8 @@ def out(tmp_path_factory):
     ]
     changes = {"arms": arms, "seeds": [3], "curves": [CURVE], "title": "Less & <i>less</i>"}
     path = write_study(folder, {"env_id": WALK, "iterations": 3}, **changes)
-    assert conduct(path, folder / "out") == 0
+    with with_figures():
+        assert conduct(path, folder / "out") == 0
     return folder / "out"
 
 

@@ -71,22 +71,33 @@ def test_stopped_and_gone_on_with_though_a_controller_is_one_s_own(
 
 
 @pytest.mark.parametrize("parallel", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_failure_holds_up_nothing_else(tmp_path, capsys, parallel):
-    """What training refuses in a sentence, and an environment's own error, which is shown whole."""
+def test_a_failure_blocks_only_what_needs_it(tmp_path, capsys, parallel):
+    """What training refuses in a sentence, and an environment's own error, which is shown whole;
+    a rerun tries both again."""
     arms = [
         {"name": "good", "set": {"feature_map": "softmax"}},
         *({"name": setting, "set": {f"env.{setting}": True}} for setting in ("nan", "boom")),
     ]
-    path = write_study(tmp_path, arms=arms, baseline="good", seeds=[0], parallel=parallel)
-    assert conduct(path, tmp_path / "out") == 2
+    changes = {"arms": arms, "baseline": "good", "stages": TWO_STAGES, "seeds": [0]}
+    path, out = write_study(tmp_path, parallel=parallel, **changes), tmp_path / "out"
+    assert conduct(path, out) == 2
     printed = capsys.readouterr()
-    for setting in ("nan", "boom"):
-        assert f"failed: train {setting}-s0" in printed.out
-    page = (tmp_path / "out" / "report.html").read_text()
-    for told in (printed.err, page):
-        assert "the rewards of the episode with seed" in told
-        assert "simulator exploded" in told
+    page = (out / "report.html").read_text()
+    for said in (printed.err, page):
+        assert "the rewards of the episode with seed" in said
+        assert "simulator exploded" in said
     refused = [line for line in printed.err.splitlines() if "the rewards of the episode" in line]
     assert all(line.startswith("error: training stopped: ") for line in refused)
     assert "Traceback" in printed.err
-    assert set(figures(tmp_path / "out")) == {"good-s0.json", "oracle.json"}
+    assert f"8 parts failed, {out / 'report.html'} lists them; try them again with:" in printed.out
+    assert "not finished: 8 of its parts" in page
+    for setting in ("nan", "boom"):
+        first = out / "runs" / f"{setting}-s0-1"
+        assert f"failed: train {first.name}" in printed.out
+        assert (
+            f"evaluate {setting}-s0: not possible without {first.with_name(f'{setting}-s0')}"
+            in page
+        )
+    assert set(figures(out)) == {"good-s0.json", "oracle.json"}
+    assert conduct(path, out) == 2
+    assert "error: training stopped" in capsys.readouterr().err

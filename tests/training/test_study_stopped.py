@@ -1,12 +1,10 @@
 """A study that is interrupted or killed goes on where it was, at the episode of an evaluation."""
 
 import shutil
-import signal
 
 import pytest
 
 from tests.training import walk_env
-from tests.training.background import start, wait_for
 from tests.training.study_jobs import WALK, checkpoints, conduct, figures, write_study
 from training import study
 from training.compare.evaluations import EvaluationJob, evaluation_file, unfinished
@@ -34,15 +32,16 @@ def test_only_its_own_left_overs_are_removed(plain, tmp_path):
     assert [name for name in own + others if (out / name).exists()] == others
 
 
-def test_control_c_says_how_to_go_on(tmp_path):
-    path, out = write_study(tmp_path, {"iterations": 100_000}), tmp_path / "out"
-    process = start("training.study", ["--config", str(path), "--out", str(out)])
-    wait_for(lambda: len(checkpoints(out)) > 1, process)
-    process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate(timeout=180)
-    assert process.returncode == 130
+def test_control_c_says_how_to_resume(tmp_path, monkeypatch, capsys):
+    def interrupt(job):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(EvaluationJob, "execute", interrupt)
+    path, out = write_study(tmp_path), tmp_path / "out"
+    assert conduct(path, out) == 130
+    printed = capsys.readouterr().out
     assert f"resume with: python -m training.study --config {path} --out {out}" in printed
-    assert "Traceback" not in printed
+    assert "The study is not finished" in (out / "report.html").read_text()
 
 
 def test_a_run_killed_before_its_first_file(tmp_path, plain):

@@ -138,7 +138,8 @@ def curve_charts(results: Results, curve: CurveConfig) -> Sequence[str]:
             meaning, shares = first.headline.axis_label, first.are_shares
         levels = [one.mean_measured or (one.success, one.success_interval) for _, one in found]
         table = np.array([(x, y, *ends) for (x, _), (y, ends) in zip(found, levels, strict=True)])
-        lines.append(Line(number, name, *table.T, scripted=name in references))
+        x, y, low, high = table.T
+        lines.append(Line(number, name, x, y, low, high, name in references))
     if not lines:
         return []
     labels = f"{curve.name}, {meaning}", curve.xlabel, meaning

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -190,7 +190,7 @@ class Search:
         write_inputs(path, inputs)
 
     @property
-    def direction(self) -> str:
+    def direction(self) -> Literal["minimize", "maximize"]:
         """The direction in Optuna's words."""
         return "maximize" if self.maximise else "minimize"
 

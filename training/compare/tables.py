@@ -93,7 +93,8 @@ def _spread(values: Sequence[float]) -> str:
     """Mean and standard deviation of some values."""
     if not values:
         return "-"
-    return _with_sd(float(np.mean(values)), np.std(values, ddof=1) if len(values) > 1 else None)
+    sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return _with_sd(float(np.mean(values)), sd)
 
 
 def _percent(shares: Iterable[float]) -> str:

@@ -377,6 +377,7 @@ def _number_points(axis: Any, points: Sequence[Point]) -> None:
     from matplotlib.transforms import Bbox
 
     axis.figure.draw_without_rendering()  # only now is it known where things will lie
+    axis.figure.set_layout_engine("none")  # they stay there; what follows is inside
     scale = axis.figure.dpi / 72  # pixels in a point of print
     centres = axis.transData.transform([(point.x, point.y) for point in points])
     taken = [Bbox.from_extents(x - 6, y - 6, x + 6, y + 6) for x, y in centres]
