@@ -6,11 +6,10 @@ here, and says their new name.
 
 from pathlib import Path
 
-import training  # noqa: F401 - first, as it answers Control-C
+import experiments  # first: signals and threads
 
-_EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
 __path__ += [
-    str(_EXPERIMENTS / folder)
+    str(Path(experiments.__path__[0], folder))
     for folder in (
         "hybrid_random_features", "chefs_random_tables", "simplex_random_features",
         "compositional_kernels", "error_of_random_fourier_features", "feature_maps",

@@ -7,14 +7,7 @@ ones, |s - s*| / |s*|, a mean over draws of the random vectors; `agreement` is t
 tokens kept by the exact scores (the top half) that the estimate keeps too.
 """
 
-from __future__ import annotations
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import statistics
-from argparse import Namespace
 from typing import Any
 
 import torch
@@ -22,6 +15,7 @@ from torch import nn
 
 import attention
 from experiments import figure
+from experiments.figure import Arguments
 from training.analysis.agents import check_device
 from training.analysis.step_cost import count, median_ms
 
@@ -74,10 +68,9 @@ def _measure(
     }
 
 
-def run(arguments: Namespace) -> dict[str, Any]:
+def run(arguments: Arguments) -> dict[str, Any]:
     """Measure and print each size and map."""
     check_device(arguments.device)
-    torch.set_num_threads(1)
     results = []
     print(
         f"{'tokens':>6} {'d':>3}  {'map':<22} {'FLOPs':>12} {'projection':>12} {'exponent.':>12} "
@@ -113,6 +106,3 @@ main = figure.file_command(
     figure.option("--calls", type=int, default=200, help="timed calls (default 200)"),
     file="--out",
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -5,8 +5,6 @@ pytorch-fast-transformers 0.4 (MIT): FAVOR+; its build needs a compiler.
 flash-linear-attention 0.6 (MIT): Triton kernels for causal products of any features, on a GPU.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import warnings

@@ -15,16 +15,9 @@ have length 2.8 and logits near zero, where no map of this size beats the mean o
 error is printed too.
 """
 
-from __future__ import annotations
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "2")
-
 import statistics
 import time
-from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -35,6 +28,7 @@ import attention
 from benchmarks.attention_peers import Attention, peers
 from benchmarks.live_memory import peak_bytes
 from experiments import figure
+from experiments.figure import Arguments, Lines, Rows
 from training.analysis.agents import check_device, device_name
 
 HEADS, DIM = 8, 64
@@ -113,7 +107,7 @@ def rounds_ms(
 def whole(
     methods: dict[str, Attention], lengths: Sequence[int], rounds: int, device: str,
     dtype: torch.dtype, seed: int,
-) -> list[dict[str, Any]]:  # fmt: skip
+) -> Rows:  # fmt: skip
     """Time and memory of whole attention, one row a length."""
     rows = []
     for length in lengths:
@@ -173,7 +167,7 @@ def parts(
 
 def errors(
     length: int, quick: bool, rounds: int, device: str, dtype: torch.dtype, seed: int
-) -> list[dict[str, Any]]:
+) -> Rows:
     """Time and error of every map, over its sizes."""
     q, k, v = inputs(length, device, dtype, seed)
     basis = attention.projection(
@@ -188,9 +182,7 @@ def errors(
         return float((output.double() - exact).norm() / exact.norm())
 
     mean = error(v.mean(-2, keepdim=True).expand_as(v))
-    rows: list[dict[str, Any]] = [
-        {"map": "mean", "label": "mean of values", "relative_error": mean}
-    ]
+    rows: Rows = [{"map": "mean", "label": "mean of values", "relative_error": mean}]
     computations: dict[str, Callable[[], Any]] = {"mean of values": lambda: v.mean(-2)}
     for name, sizes in ERROR_MAPS.items():
         for options in sizes[:1] if quick else sizes:
@@ -224,14 +216,14 @@ def copied_gb_s(device: str) -> float:
     return 2 * given.nbytes / statistics.median(copies[1:]) / 1e9
 
 
-def _bandwidth_lines(rows: Sequence[dict[str, Any]], copied: float) -> Iterator[str]:
+def _bandwidth_lines(rows: Rows, copied: float) -> Lines:
     yield (f"share of a copy's {copied:.0f} GB/s")
     for name in rows[0]["ms"]:
         shares = (r["least_mib"] * 2**20 / (1e6 * r["ms"][name]) / copied for r in rows)
         yield f"{name:30}" + "".join(f"{share:>18.1%}" for share in shares)
 
 
-def _whole_lines(title: str, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _whole_lines(title: str, rows: Rows) -> Lines:
     names = list(rows[0]["ms"])
     yield f"\n{title}, milliseconds (peak MiB)"
     yield f"{'':30}" + "".join(f"{row['length']:>18}" for row in rows)
@@ -287,7 +279,7 @@ def draw(results: dict[str, Any]) -> Any:
 
 
 @torch.no_grad()
-def measure(arguments: Namespace) -> dict[str, Any]:
+def measure(arguments: Arguments) -> dict[str, Any]:
     """Times of whole attention and of its parts, and errors against time."""
     check_device(arguments.device)
     torch.set_num_threads(max(1, arguments.threads))
@@ -316,7 +308,7 @@ def measure(arguments: Namespace) -> dict[str, Any]:
     return results
 
 
-def show(results: dict[str, Any]) -> Iterator[str]:
+def show(results: dict[str, Any]) -> Lines:
     """Times by length, parts, and errors against time."""
     yield from results["notes"]
     for kind in ("bidirectional", "causal"):
@@ -341,6 +333,3 @@ main = figure.command(
     figure.option("--dtype", default="float32", choices=("float32", "bfloat16", "float16")),
     figure.option("--threads", type=int, default=2, help="CPU threads (default 2)"),
 )  # fmt: skip
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -9,10 +9,7 @@ so that a case's times are minutes apart: a neighbour's work may last for second
 folder with an earlier commit, as of `git worktree add ../earlier COMMIT`.
 """
 
-from __future__ import annotations
-
 import math
-from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +19,7 @@ from tqdm import tqdm
 from benchmarks.checkouts import Checkout
 from benchmarks.timed_cases import EXACT, FAVOR, HYBRID, MAPS
 from experiments import figure
+from experiments.figure import Arguments
 from training.analysis.agents import positive
 from training.io.config import UserError
 
@@ -109,7 +107,7 @@ def _print_ratios(found: dict[str, Any]) -> None:
                 print(f"{words:56} {next(ratios):9.2f} {next(ratios):9.2f}")
 
 
-def run(arguments: Namespace) -> dict[str, Any]:
+def run(arguments: Arguments) -> dict[str, Any]:
     """Time the cases of both checkouts and print them. Raises UserError."""
     before = arguments.before.resolve()
     if not (before / "attention" / "__init__.py").is_file():
@@ -131,6 +129,3 @@ main = figure.file_command(
     figure.option("--rounds", type=positive, default=9, help="of every case (default %(default)s)"),
     file="--out",
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main())

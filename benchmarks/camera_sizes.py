@@ -10,25 +10,17 @@ that takes long a few calls. FLOPs are those of `training.analysis.op_counter`. 
 attention adds to the peak of the process's memory is the largest of its calls.
 """
 
-from __future__ import annotations
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import resource
 import statistics
 import sys
 import time
-from argparse import Namespace
 from collections.abc import Callable, Mapping
 from typing import Any
-
-import torch
 
 import envs
 import policies
 from experiments import figure
+from experiments.figure import Arguments
 from training.analysis.agents import EVALUATION_SEED, positive
 from training.analysis.step_cost import ATTENTION, count
 from training.collect.environments import make_env
@@ -175,9 +167,8 @@ def table(results: Mapping[str, Any]) -> str:
     return "\n".join(["| | " + " | ".join(heads) + " |", ruler, *rows(results)])
 
 
-def run(arguments: Namespace) -> dict[str, Any]:
+def run(arguments: Arguments) -> dict[str, Any]:
     """Measure every size and print the table. Raises UserError."""
-    torch.set_num_threads(1)
     results = {size: measure(size, arguments.calls) for size in dict.fromkeys(arguments.sizes)}
     print(table(results))
     for size, found in results.items():
@@ -197,6 +188,3 @@ main = figure.file_command(
     figure.option("--calls", type=positive, default=50, help="a policy (default %(default)s)"),
     file="--out",
 )  # fmt: skip
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -1,7 +1,5 @@
 """A process that runs one checkout's code and is asked a line at a time, to time two in turn."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

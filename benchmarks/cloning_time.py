@@ -7,19 +7,13 @@ cache; very small ones pay for more calls. Sizes are timed in turn, round after 
 observations; medians in milliseconds.
 """
 
-from __future__ import annotations
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import statistics
 import time
-from argparse import Namespace
 
 import torch
 
 from experiments import figure
+from experiments.figure import Arguments
 from training.algorithms import bc_config, cloning
 from training.algorithms.labelled_rollouts import Demonstrations
 from training.collect.environments import make_env
@@ -69,9 +63,8 @@ def measure(words: list[str], batch: int, rounds: int) -> dict[int, float]:
     return {part: statistics.median(found) for part, found in times.items()}
 
 
-def run(arguments: Namespace) -> None:
+def run(arguments: Arguments) -> None:
     """Print the times of each policy."""
-    torch.set_num_threads(1)
     print(f"{'ms a step, parts of':<22}" + "".join(f"{part:>8}" for part in PARTS))
     for name, words in ARMS.items():
         found = measure(words, arguments.batch, arguments.rounds)
@@ -83,6 +76,3 @@ main = figure.file_command(
     figure.option("--batch", type=int, default=128, help="decisions a step (default 128)"),
     figure.option("--rounds", type=int, default=5, help="steps of each size (default 5)"),
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -8,18 +8,11 @@ their fast variants, and O(d^2) against O(d) numbers to keep. Here are medians o
 couplings in turn, and between neighbouring sizes the power of d by which a time grows.
 """
 
-from __future__ import annotations
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import itertools
 import math
 import statistics
 import time
-from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -27,6 +20,7 @@ import torch
 import attention
 from attention.projections.fast import FAST_COUPLINGS, FastProjection
 from experiments import figure
+from experiments.figure import Arguments, Lines
 
 REGULAR = ("iid", "orthogonal", "simplex", "simplex_plus")
 SIZES, QUICK_SIZES = (64, 128, 256, 512, 1024), (32, 64)
@@ -97,13 +91,13 @@ def draw(results: dict[str, dict[str, dict[str, float]]]) -> Any:
     return plot
 
 
-def measure(arguments: Namespace) -> dict[str, dict[str, dict[str, float]]]:
+def measure(arguments: Arguments) -> dict[str, dict[str, dict[str, float]]]:
     """Times by d and coupling."""
     sizes = QUICK_SIZES if arguments.quick else SIZES
     return {str(d): times_at(d, arguments.seed) for d in sizes}
 
 
-def show(results: dict[str, dict[str, dict[str, float]]]) -> Iterator[str]:
+def show(results: dict[str, dict[str, dict[str, float]]]) -> Lines:
     """Times and numbers kept by coupling and d, with the powers by which they grow."""
     sizes = [int(d) for d in results]
     for kind in ("draw_ms", "apply_ms", "kept"):
@@ -116,6 +110,3 @@ def show(results: dict[str, dict[str, dict[str, float]]]) -> Iterator[str]:
 
 
 main = figure.command(measure, show, draw)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -7,13 +7,8 @@ The frames are those of recorded demonstrations in DIR, else drawn: a flat backg
 `DemoReader` and, to compare, by h5py's `dataset[step]`. Files are in the system's cache by then.
 """
 
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import tempfile
 import time
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments import figure
+from experiments.figure import Arguments
 from training.analysis.agents import positive
 from training.demonstrations.format import ArraySpec, EpisodeWriter, Recording, write_master
 from training.demonstrations.reader import DemoReader
@@ -90,7 +86,7 @@ def measure(frames: list[NDArray[np.uint8]]) -> dict[str, Any]:
         }
 
 
-def run(arguments: Namespace) -> dict[str, Any]:
+def run(arguments: Arguments) -> dict[str, Any]:
     """Measure and print."""
     figures = measure(_frames(arguments.directory, arguments.frames))
     print(
@@ -107,6 +103,3 @@ main = figure.file_command(
     figure.option("--frames", type=positive, default=200, help="default %(default)s"),
     file="--json",
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -9,15 +9,11 @@ repeats; the first iteration, in which workers load, is left out. `--iterations 
 with short episodes shows memory: the resident set after each fifth of the run.
 """
 
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import csv
+import os
 import statistics
 import tempfile
 import time
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +21,7 @@ from typing import Any
 from unittest import mock
 
 from experiments import figure
+from experiments.figure import Arguments
 from training import es
 from training.algorithms.workers import Outcome, Task
 from training.analysis.agents import positive
@@ -72,7 +69,7 @@ def train(run: Path, count: int, iterations: int, settings: list[str]) -> tuple[
     return (timed[0] if timed else None), laps
 
 
-def run(args: Namespace) -> dict[str, Any]:
+def run(args: Arguments) -> dict[str, Any]:
     """Measure and print."""
     ratios, overheads, memory = [], [], []
     with tempfile.TemporaryDirectory() as scratch:
@@ -105,6 +102,3 @@ main = figure.file_command(
     figure.option("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE"),
     file="--json",
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -4,8 +4,6 @@ Counted are the storages of all results of PyTorch operations while any tensor h
 kernel's own scratch space is not seen. Gradients must be off, so that nothing is kept in a graph.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections import Counter
 from collections.abc import Callable

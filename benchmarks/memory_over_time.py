@@ -9,16 +9,8 @@ thread. A memory that forgets nothing is walked for `--growing` seconds alone, a
 takes time with the square of its length.
 """
 
-from __future__ import annotations
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import dataclasses
 import statistics
-from argparse import Namespace
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -26,6 +18,7 @@ import torch
 
 from envs.stepping_stones.config import DECISION_S
 from experiments import figure
+from experiments.figure import Arguments, Lines
 from policies import build_for, compile_act
 from policies.common.compiled import AFTER
 from policies.place_memory.config import PlaceMemoryConfig
@@ -114,7 +107,7 @@ def draw(rows: dict[str, dict[str, list[float]]]) -> Any:
     return plot
 
 
-def measure(arguments: Namespace) -> dict[str, dict[str, list[float]]]:
+def measure(arguments: Arguments) -> dict[str, dict[str, list[float]]]:
     """Figures second by second, by memory. Raises UserError."""
     seconds = min(arguments.seconds, 3) if arguments.quick else arguments.seconds
     job = bc.load_config(PRESET, [])
@@ -128,7 +121,7 @@ def measure(arguments: Namespace) -> dict[str, dict[str, list[float]]]:
     return rows
 
 
-def show(results: dict[str, dict[str, list[float]]]) -> Iterator[str]:
+def show(results: dict[str, dict[str, list[float]]]) -> Lines:
     """The first, tenth and last second of each memory."""
     rows = []
     for name, found in results.items():
@@ -145,6 +138,3 @@ main = figure.command(
     figure.option("--seconds", type=positive, default=60, help="default %(default)s"),
     figure.option("--growing", type=positive, default=20, help="default %(default)s"),
 )  # fmt: skip
-
-if __name__ == "__main__":
-    raise SystemExit(main())

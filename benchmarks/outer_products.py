@@ -7,9 +7,6 @@ gradients, and one sequence without. Both ways are timed in turn; figures are me
 `attend` makes no outer products where values are shorter than T, the length of f.
 """
 
-from __future__ import annotations
-
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -20,6 +17,7 @@ import attention
 from attention import streaming
 from benchmarks.attention_speed import rounds_ms
 from experiments import figure
+from experiments.figure import Arguments
 
 SIZES = ((16, 16, 1), (16, 8, 1), (16, 8, 2), (16, 8, 8), (16, 16, 16), (8, 8, 8), (64, 24, 1))
 """d, m, n"""
@@ -64,11 +62,10 @@ def both_ways(dim: int, m: int, n: int, rounds: int) -> list[tuple[str, float, f
     return found
 
 
-def run(arguments: Namespace) -> None:
+def run(arguments: Arguments) -> None:
     """Time all sizes and print them."""
     quick = arguments.quick
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
     try:
         print(
             f"{'d = dv':>6} {'m':>4} {'n':>4} {'T':>4}  {'':10} {'made, ms':>10} {'not made':>10}"
@@ -87,6 +84,3 @@ def run(arguments: Namespace) -> None:
 main = figure.file_command(
     run, figure.option("--quick", action="store_true", help="one size, rougher figures")
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -6,15 +6,9 @@ The expert acts; the figures are medians over its steps of CPU milliseconds, wit
 sizes and without, first untouched, for the whole, then with a clock around each part.
 """
 
-from __future__ import annotations
-
 import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import statistics
 import time
-from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,6 +26,7 @@ from envs.bimanual_sweep.rasteriser import Rasteriser
 from envs.bimanual_sweep.scene import Scene
 from envs.bimanual_sweep.targets import ToolTargets
 from experiments import figure
+from experiments.figure import Arguments
 
 STEP_PARTS: dict[str, tuple[tuple[Any, str], ...]] = {
     "inverse kinematics": ((ToolTargets, "move"),),
@@ -192,7 +187,7 @@ def draw(results: dict[str, Any]) -> Any:
     return plot
 
 
-def measure(arguments: Namespace) -> dict[str, Any]:
+def measure(arguments: Arguments) -> dict[str, Any]:
     """Milliseconds by column."""
     steps, resets = (12, 3) if arguments.quick else (120, 20)
     results: dict[str, Any] = {"steps": steps, "resets": resets, "load": os.getloadavg()[0]}
@@ -205,6 +200,3 @@ def measure(arguments: Namespace) -> dict[str, Any]:
 
 
 main = figure.command(measure, show, draw)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -8,13 +8,8 @@ each part, for the table. The bound is bare physics: the same robot on the same 
 the torques of the same walk, with no controller, sensors or cameras.
 """
 
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import statistics
 import time
-from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,6 +29,7 @@ from envs.stepping_stones.robot import Laikago
 from envs.stepping_stones.sensors import Sensors
 from envs.stepping_stones.stance_mpc import StanceMpc
 from experiments import figure
+from experiments.figure import Arguments
 from training.analysis.agents import EVALUATION_SEED, positive
 
 PARTS: dict[str, tuple[tuple[Any, str], ...]] = {
@@ -204,7 +200,7 @@ def report(figures: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def run(arguments: Namespace) -> dict[str, Any]:
+def run(arguments: Arguments) -> dict[str, Any]:
     """Measure and print."""
     figures = measure(range(arguments.seed, arguments.seed + arguments.episodes))
     print(report(figures))
@@ -219,6 +215,3 @@ main = figure.file_command(
     ),
     file="--json",
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -1,23 +1,20 @@
-"""Shared code of the papers' figures and the benchmarks: command line, printing, plots and records.
+"""Shared code of the papers' figures and the benchmarks: command line, tables, plots and records.
 
 A figure's file has `measure(arguments)`, which returns results as JSON has them, `show(results)`,
-which yields lines of text, and `draw(results)`, which returns a plot; it ends with
+which yields lines of text, and `draw(results)`, which returns a plot. It ends with
 
     main = figure.command(measure, show, draw)
 
-    if __name__ == "__main__":
-        raise SystemExit(main())
-
-Its command measures and prints; `--out DIR` writes NAME.json and NAME.png, `--record` writes the
-committed record docs/records/NAME.json, and `--table` prints a record again without measuring.
+which defines the file's command and, where `python -m` runs the file, starts it. The command
+measures and prints; `--out DIR` writes NAME.json and NAME.png, `--record` writes the committed
+record docs/records/NAME.json, and `--table` prints a record again without measuring.
 """
-
-from __future__ import annotations
 
 import json
 import sys
-from argparse import Namespace
+from argparse import Namespace as Arguments
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from inspect import unwrap
 from pathlib import Path
 from typing import Any
@@ -27,15 +24,16 @@ import torch
 from training.io.config import ArgumentParser, UserError, exit_status
 from training.io.run_log import provenance
 
-__all__ = ["command", "curves", "file_command", "new_figure", "option", "read_record", "write_json"]
-
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "docs" / "records"
 DIGITS = 7
 """Significant digits of a record's numbers."""
 
+Row = dict[str, Any]
+Rows = list[Row]
+"""Results as a list of records with the same keys."""
+Lines = Iterator[str]
 Option = tuple[tuple[str, ...], dict[str, Any]]
-Main = Callable[[Sequence[str] | None], int]
 
 
 def option(*names: str, **settings: Any) -> Option:
@@ -43,8 +41,11 @@ def option(*names: str, **settings: Any) -> Option:
     return names, settings
 
 
+SET = option("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE")
+
+
 def command(
-    measure: Callable[[Namespace], Any],
+    measure: Callable[[Arguments], Any],
     show: Callable[[Any], Iterable[str]],
     draw: Callable[[Any], Any] | None = None,
     *options: Option,
@@ -60,34 +61,23 @@ def command(
         options: additional options of the command.
         plotted: keys of lists or mappings that only the plot needs; a record leaves them out.
     """
-    module, name = _module(measure)
+    name = _module(measure)[1]
+    common = (
+        option("--out", metavar="DIR", help="write results (JSON) and a plot here"),
+        option("--seed", type=int, default=0, help="seed of all draws (default 0)"),
+        option("--quick", action="store_true", help="a few seconds, rougher figures"),
+        option("--record", nargs="?", const=name, metavar="NAME",
+               help=f"write docs/records/NAME.json (default NAME: {name})"),
+        option("--table", nargs="?", const=name, metavar="NAME",
+               help="print that record's figures"),
+    )  # fmt: skip
 
-    def run(argv: Sequence[str] | None) -> int:
-        parser = _parser(module, measure, options)
-        parser.add_argument("--out", metavar="DIR", help="write results (JSON) and a plot here")
-        parser.add_argument("--seed", type=int, default=0, help="seed of all draws (default 0)")
-        parser.add_argument("--quick", action="store_true", help="a few seconds, rougher figures")
-        parser.add_argument(
-            "--record",
-            nargs="?",
-            const=name,
-            metavar="NAME",
-            help=f"write docs/records/NAME.json (default NAME: {name})",
-        )
-        parser.add_argument(
-            "--table", nargs="?", const=name, metavar="NAME", help="print that record's figures"
-        )  # fmt: skip
-        arguments = parser.parse_args(argv)
+    def run(arguments: Arguments) -> int:
+        results = read_record(arguments.table) if arguments.table else measure(arguments)
+        for line in show(results):
+            print(line, flush=True)
         if arguments.table:
-            _print(show(read_record(arguments.table)))
             return 0
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            results = measure(arguments)
-        finally:
-            torch.set_num_threads(threads)
-        _print(show(results))
         facts = {"benchmark": name, "provenance": provenance({"seed": arguments.seed})}
         if arguments.record:
             RECORDS.mkdir(parents=True, exist_ok=True)
@@ -98,11 +88,11 @@ def command(
             _save(arguments.out, name, facts, draw and draw(results))
         return 0
 
-    return lambda argv=None: exit_status(lambda: run(argv))
+    return _started(measure, run, (*options, *common))
 
 
 def file_command(
-    run: Callable[[Namespace], Mapping[str, Any] | int | None],
+    run: Callable[[Arguments], Mapping[str, Any] | int | None],
     *options: Option,
     file: str | None = None,
 ) -> Callable[..., int]:
@@ -113,20 +103,54 @@ def file_command(
         options: options of the command.
         file: the option that names a file for the figures, with provenance added.
     """
-    module, _ = _module(run)
+    if file is not None:
+        options += (option(file, metavar="FILE", help="write the figures here (JSON)"),)
 
-    def start(argv: Sequence[str] | None) -> int:
-        parser = _parser(module, run, options)
-        if file is not None:
-            parser.add_argument(file, metavar="FILE", help="write the figures here (JSON)")
-        arguments = parser.parse_args(argv)
+    def start(arguments: Arguments) -> int:
         found = run(arguments)
         path = file and getattr(arguments, file.strip("-"))
         if file and path and isinstance(found, Mapping):
             write_json(file, path, {**found, "provenance": provenance({"seed": found.get("seed")})})
         return found if isinstance(found, int) else 0
 
-    return lambda argv=None: exit_status(lambda: start(argv))
+    return _started(run, start, options)
+
+
+def _started(
+    function: Callable[..., Any], run: Callable[[Arguments], int], options: Sequence[Option]
+) -> Callable[..., int]:
+    """`main` for a function's file; starts it if the file is the program that runs."""
+    module, _ = _module(function)
+
+    def start(argv: Sequence[str] | None) -> int:
+        document = unwrap(function).__globals__.get("__doc__") or ""
+        parser = ArgumentParser(prog=f"python -m {module}", description=document.split("\n")[0])
+        for names, settings in options:
+            parser.add_argument(*names, **settings)
+        spec = getattr(sys.modules["__main__"], "__spec__", None)
+        if spec is not None and spec.name.startswith("benchmarks.") and spec.name != module:
+            print(f"python -m {spec.name} is now python -m {module}", file=sys.stderr)
+        arguments = parser.parse_args(argv)
+        with one_thread():
+            return run(arguments)
+
+    def main(argv: Sequence[str] | None = None) -> int:
+        return exit_status(lambda: start(argv))
+
+    if function.__module__ == "__main__":
+        raise SystemExit(main())
+    return main
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch computes on one thread inside."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _module(function: Callable[..., Any]) -> tuple[str, str]:
@@ -134,22 +158,6 @@ def _module(function: Callable[..., Any]) -> tuple[str, str]:
     path = Path(unwrap(function).__code__.co_filename).resolve().with_suffix("")
     parts = path.relative_to(ROOT).parts if path.is_relative_to(ROOT) else path.parts[-1:]
     return ".".join(parts), path.name
-
-
-def _parser(module: str, function: Callable[..., Any], options: Sequence[Option]) -> ArgumentParser:
-    document = unwrap(function).__globals__.get("__doc__") or ""
-    parser = ArgumentParser(prog=f"python -m {module}", description=document.split("\n")[0])
-    for names, settings in options:
-        parser.add_argument(*names, **settings)
-    started = getattr(sys.modules["__main__"], "__spec__", None)
-    if started is not None and started.name.startswith("benchmarks.") and started.name != module:
-        print(f"python -m {started.name} is now python -m {module}", file=sys.stderr)
-    return parser
-
-
-def _print(lines: Iterable[str]) -> None:
-    for line in lines:
-        print(line, flush=True)
 
 
 def read_record(name: str) -> Any:
@@ -175,45 +183,6 @@ def _rounded(value: Any, dropped: frozenset[str]) -> Any:
     return value
 
 
-def new_figure(columns: int, rows: int = 1, size: tuple[float, float] = (4.5, 3.6)) -> Any:
-    """(figure, axes as an array of rows x columns) that draws without a display."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False)
-
-
-def curves(
-    axis: Any, rows: Sequence[Mapping[str, Any]], x: str, y: str, by: str, **style: Any
-) -> None:
-    """A line for each value of `by`, with a legend and a grid: column `y` against column `x`."""
-    for label in dict.fromkeys(row[by] for row in rows):
-        chosen = [row for row in rows if row[by] == label]
-        axis.plot([row[x] for row in chosen], [row[y] for row in chosen], label=label, **style)
-    finish(axis)
-
-
-def finish(*axes: Any, size: float = 7) -> None:
-    """A legend and a grid for each of the axes."""
-    for axis in axes:
-        axis.legend(fontsize=size)
-        axis.grid(alpha=0.3)
-
-
-def lines(head: Iterable[str], rows: Iterable[Iterable[Any]], *widths: int) -> Iterator[str]:
-    """A text table with right-aligned columns, except the first one and those of negative width.
-
-    The last width applies to all further columns.
-    """
-    for row in (head, *rows):
-        cells = [str(cell) for cell in row]
-        wide = [*widths, *[widths[-1]] * (len(cells) - len(widths))]
-        first, *others = zip(cells, wide, strict=False)
-        yield f"{first[0]:<{first[1]}}" + "".join(
-            f"{cell:>{width}}" if width > 0 else f"  {cell:<{-width}}" for cell, width in others
-        )
-
-
 def write_json(
     option: str, file: str | Path, facts: Mapping[str, Any], indent: int | None = 1
 ) -> None:
@@ -236,3 +205,71 @@ def _save(out: str, name: str, facts: Mapping[str, Any], plot: Any) -> None:
     except OSError as error:
         raise UserError(f"--out {out} cannot be written: {error.strerror}") from None
     print(f"wrote {folder / name}.json" + (" and .png" if plot is not None else ""))
+
+
+def select(rows: Iterable[Row], **values: Any) -> Rows:
+    """The rows that have these values."""
+    return [row for row in rows if all(row[key] == value for key, value in values.items())]
+
+
+def column(rows: Iterable[Row], key: str) -> list[Any]:
+    """The values of a key, row by row."""
+    return [row[key] for row in rows]
+
+
+def unique(rows: Iterable[Row], key: str) -> list[Any]:
+    """The different values of a key, in the order of the rows."""
+    return [*dict.fromkeys(column(rows, key))]
+
+
+def new_figure(columns: int, rows: int = 1, size: tuple[float, float] = (4.5, 3.6)) -> Any:
+    """(figure, axes as an array of rows x columns) that draws without a display."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def curves(
+    axis: Any, rows: Rows, x: str, y: str, by: str, error: str | None = None, **style: Any
+) -> None:
+    """A line for each value of `by`, with a legend and a grid: column `y` against column `x`, and a
+    band of plus and minus column `error`.
+    """
+    for i, label in enumerate(unique(rows, by)):
+        chosen = select(rows, **{by: label})
+        places, values = column(chosen, x), column(chosen, y)
+        axis.plot(places, values, label=label, **{"color": f"C{i}", **style})
+        if error is not None:
+            spread = [row[error] or 0.0 for row in chosen]
+            low = [value - e for value, e in zip(values, spread, strict=True)]
+            high = [value + e for value, e in zip(values, spread, strict=True)]
+            axis.fill_between(places, low, high, color=f"C{i}", alpha=0.15, lw=0)
+    finish(axis)
+
+
+def finish(*axes: Any, size: float = 7) -> None:
+    """A legend and a grid for each of the axes."""
+    for axis in axes:
+        axis.legend(fontsize=size)
+        axis.grid(alpha=0.3)
+
+
+def table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], *widths: int) -> Lines:
+    """A text table of rows: `columns` has the format of each heading's cells, as "{error:.3f}"."""
+    cells = ([form.format_map(row) for form in columns.values()] for row in rows)
+    return lines(columns, cells, *widths)
+
+
+def lines(head: Iterable[str], rows: Iterable[Iterable[Any]], *widths: int) -> Lines:
+    """A text table with right-aligned columns, except the first one and those of negative width.
+
+    The last width applies to all further columns.
+    """
+    for row in (head, *rows):
+        cells = [str(cell) for cell in row]
+        wide = [*widths, *[widths[-1]] * (len(cells) - len(widths))]
+        first, *others = zip(cells, wide, strict=False)
+        yield f"{first[0]:<{first[1]}}" + "".join(
+            f"{cell:>{width}}" if width > 0 else f"  {cell:<{-width}}" for cell, width in others
+        )

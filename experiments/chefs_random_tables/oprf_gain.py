@@ -9,11 +9,7 @@ brackets, at d = 2, where |x + y|^2 is small enough to measure it: the ratio fro
 The paper prints one number: mu is below -60 at d = 64 and |x + y|^2 = 100.
 """
 
-from __future__ import annotations
-
 import math
-from argparse import Namespace
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -22,6 +18,7 @@ from torch import Tensor
 import attention
 from attention import theory
 from experiments import figure
+from experiments.figure import Arguments, Lines, Rows
 
 DIMS = (2, 4, 16, 64, 256)
 SHOWN = (0.5, 1.0, 10.0, 50.0, 100.0)
@@ -51,7 +48,7 @@ def drawn_gain(square: float, dim: int, draws: int, seed: int) -> float:
     return math.log(variances[0] / variances[1])
 
 
-def measure(arguments: Namespace) -> list[dict[str, Any]]:
+def measure(arguments: Arguments) -> Rows:
     """One entry per dimension."""
     points, draws = (21, 20_000) if arguments.quick else (201, 1_000_000)
     square = torch.linspace(0.1, 100, points, dtype=torch.float64)
@@ -69,7 +66,7 @@ def measure(arguments: Namespace) -> list[dict[str, Any]]:
     return results
 
 
-def show(results: list[dict[str, Any]]) -> Iterator[str]:
+def show(results: Rows) -> Lines:
     """mu by dimension, in brackets that of drawn features."""
     yield "mu = log(variance of OPRF / of positive features), in brackets of drawn features"
     rows = []
@@ -80,7 +77,7 @@ def show(results: list[dict[str, Any]]) -> Iterator[str]:
     yield from figure.lines(["d", *(f"|x+y|^2 = {v2:g}" for v2 in SHOWN)], rows, 5, 18)
 
 
-def draw(results: list[dict[str, Any]]) -> Any:
+def draw(results: Rows) -> Any:
     """mu against |x + y|^2."""
     plot, ((axis,),) = figure.new_figure(1)
     for entry in results:
@@ -91,6 +88,3 @@ def draw(results: list[dict[str, Any]]) -> Any:
 
 
 main = figure.command(measure, show, draw, plotted=("square", "mu"))
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -16,10 +16,6 @@ give. Nor does it print a table: its claims at s = 1 are ratios of variances, an
 Ratios of mean variances would be those of a few pairs, so logarithms are averaged.
 """
 
-from __future__ import annotations
-
-from argparse import Namespace
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -27,6 +23,7 @@ from torch import Tensor
 
 from attention import theory
 from experiments import figure
+from experiments.figure import Arguments, Lines, Rows
 
 DIM = 64
 SIGNED = ("trig", "gerf", "poisson", "geometric")
@@ -77,7 +74,7 @@ def log_variances(x: Tensor, y: Tensor) -> dict[str, Tensor]:
     }
 
 
-def measure(arguments: Namespace) -> list[dict[str, Any]]:
+def measure(arguments: Arguments) -> Rows:
     """One entry per regime, scale and map: mean and standard deviation of the log-variance."""
     count, steps = (20, 2) if arguments.quick else (1000, 10)
     generator = torch.Generator().manual_seed(arguments.seed)
@@ -92,7 +89,7 @@ def measure(arguments: Namespace) -> list[dict[str, Any]]:
     return results
 
 
-def show(results: list[dict[str, Any]]) -> Iterator[str]:
+def show(results: Rows) -> Lines:
     """Mean log-variances at s = 1, then the published ratios beside ours."""
     at_one = {(r["regime"], r["map"]): r["mean"] for r in results if r["scale"] == 1}
     yield "mean log-variance at s = 1"
@@ -107,7 +104,7 @@ def show(results: list[dict[str, Any]]) -> Iterator[str]:
     yield from figure.lines(("log of the variance ratio", "published", "ours"), claims, 44, 10, 8)
 
 
-def draw(results: list[dict[str, Any]]) -> Any:
+def draw(results: Rows) -> Any:
     """Log-variance against scale: one column per regime, signed maps above, positive ones below."""
     plot, axes = figure.new_figure(len(REGIMES), 2)
     for row, names in zip(axes, (SIGNED, POSITIVE), strict=True):
@@ -127,6 +124,3 @@ def draw(results: list[dict[str, Any]]) -> Any:
 
 
 main = figure.command(measure, show, draw)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

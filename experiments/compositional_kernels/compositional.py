@@ -19,16 +19,9 @@ its penalty, of 1 to 1e-6, is chosen for each run on a third of the training ima
 means over ten draws, as in the paper; they take about eight minutes on one core.
 """
 
-from __future__ import annotations
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import math
 import time
-from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +42,7 @@ from attention.compositional import (
     image_skeleton,
 )
 from experiments import figure
+from experiments.figure import Arguments, Lines, Rows
 from training.io.config import UserError
 
 Floats = NDArray[np.float64]
@@ -229,7 +223,7 @@ def _run(
     }
 
 
-def ordering(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def ordering(results: Rows) -> dict[str, Any]:
     """The cases in which Figure 3's claim holds: RFS better than its baseline in every measure."""
     found = {}
     for kernel, baseline in (("shallow", RR), ("deep", RFS_RR)):
@@ -297,11 +291,11 @@ def draw(report: dict[str, Any]) -> Any:
     return plot
 
 
-def _select(report: dict[str, Any], kernel: str, method: str) -> list[dict[str, Any]]:
+def _select(report: dict[str, Any], kernel: str, method: str) -> Rows:
     return [r for r in report["results"] if (r["kernel"], r["method"]) == (kernel, method)]
 
 
-def measure(arguments: Namespace) -> dict[str, Any]:
+def measure(arguments: Arguments) -> dict[str, Any]:
     """All estimates and whether the paper's order holds. Raises UserError."""
     seeds, images = arguments.seeds, 1797
     if seeds < 1:
@@ -317,7 +311,7 @@ def measure(arguments: Namespace) -> dict[str, Any]:
     return report
 
 
-def show(report: dict[str, Any]) -> Iterator[str]:
+def show(report: dict[str, Any]) -> Lines:
     """Errors, correlations and accuracies, then how often the paper's order holds."""
     rows = []
     for kernel, facts in report["exact"].items():
@@ -337,6 +331,3 @@ main = figure.command(
     measure, show, draw,
     figure.option("--seeds", type=int, default=10, help="number of draws (default 10)"),
 )  # fmt: skip
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -12,10 +12,6 @@ The table has the mean correlation of pairs of pixels by the lowest layer at whi
 both. The paper claims: all pairs alike in the flat kernel; otherwise the more, the lower the layer.
 """
 
-from __future__ import annotations
-
-from argparse import Namespace
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,6 +21,7 @@ from scipy.sparse import csr_array
 from attention import compositional
 from attention.compositional import Features, ReLU, Skeleton, image_skeleton
 from experiments import figure
+from experiments.figure import Arguments, Lines, Rows
 
 SIDE = 24
 WINDOWS, STRIDE = (5, 4, 2), 2
@@ -76,7 +73,7 @@ def tiers(skeleton: Skeleton) -> NDArray[np.int64]:
     return found
 
 
-def measure(arguments: Namespace) -> list[dict[str, Any]]:
+def measure(arguments: Arguments) -> Rows:
     """Mean correlations by layers and tier; the first row of each kernel has its plot."""
     count = FEATURES // 10 if arguments.quick else FEATURES
     rows = []
@@ -96,7 +93,7 @@ def measure(arguments: Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def show(rows: list[dict[str, Any]]) -> Iterator[str]:
+def show(rows: Rows) -> Lines:
     """Mean correlations of pairs of pixels by layers and tier."""
     table = [
         (r["layers"], r["tier"], r["pairs"], f"{r['mean']:.6f}", f"{r['deviation']:.5f}")
@@ -117,7 +114,7 @@ def picture_of(found: NDArray[np.float64]) -> NDArray[np.float64]:
     return whole.reshape(SIDE, SIDE)
 
 
-def draw(rows: list[dict[str, Any]]) -> Any:
+def draw(rows: Rows) -> Any:
     """Each kernel's correlations with one of four pixels, on a common scale."""
     shown = [np.array(row["picture"]) for row in rows if "picture" in row]
     plot, axes = figure.new_figure(len(shown), size=(3.2, 3.4))
@@ -136,6 +133,3 @@ def draw(rows: list[dict[str, Any]]) -> Any:
 
 
 main = figure.command(measure, show, draw, plotted=("picture",))
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -9,10 +9,6 @@ the smaller variance, the smaller constant and bound, and the smaller largest er
 constants are those of `theory.uniform_constant`, which the poster does not give.
 """
 
-from __future__ import annotations
-
-from argparse import Namespace
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -21,6 +17,7 @@ from torch import Tensor
 import attention
 from attention import theory
 from experiments import figure
+from experiments.figure import Arguments, Lines, Rows
 
 RADIUS = 3.0
 LARGEST_DIM = 200
@@ -53,7 +50,7 @@ def largest_errors(name: str, rows: int, repeats: int, points: int, seed: int) -
     return result
 
 
-def measure(arguments: Namespace) -> list[dict[str, Any]]:
+def measure(arguments: Arguments) -> Rows:
     """One entry per map and number of rows: mean largest error by radius, and the samples."""
     rows, repeats, points = ((50,), 20, 31) if arguments.quick else ((50, 100, 500, 1000), 300, 61)
     results = []
@@ -81,7 +78,7 @@ def constants() -> dict[str, list[float]]:
     return {name: [theory.uniform_constant(of, d) for d in dims] for name, of in NAMES.items()}
 
 
-def draw(results: list[dict[str, Any]]) -> Any:
+def draw(results: Rows) -> Any:
     """Figures 1 to 4 of the poster side by side."""
     plot, ((left, second, middle, right),) = figure.new_figure(4)
     for name, values in constants().items():
@@ -112,7 +109,7 @@ def draw(results: list[dict[str, Any]]) -> Any:
     return plot
 
 
-def show(results: list[dict[str, Any]]) -> Iterator[str]:
+def show(results: Rows) -> Lines:
     """Largest errors by D, then the constants of the bounds."""
     yield f"mean largest error on [-{RADIUS:g}, {RADIUS:g}], {results[0]['repeats']} repeats"
     rows = []
@@ -133,6 +130,3 @@ def show(results: list[dict[str, Any]]) -> Iterator[str]:
 
 
 main = figure.command(measure, show, draw, plotted=("radii", "largest_errors"))
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -20,11 +20,8 @@ values, which costs next to nothing: a map is worth its FLOPs where it is well b
 powers (poisson, geometric) refuse attention for negative entries, so only their kernel is measured.
 """
 
-from __future__ import annotations
-
 import statistics
-from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -33,6 +30,7 @@ from torch.nn import functional
 
 import attention
 from experiments import figure
+from experiments.figure import Arguments, Lines, Rows
 from training.analysis.step_cost import count
 
 DIM = 64
@@ -176,7 +174,7 @@ def measure_map(
 
 
 @torch.no_grad()
-def measure(arguments: Namespace) -> dict[str, Any]:
+def measure(arguments: Arguments) -> dict[str, Any]:
     """By kind of data: `maps`, one entry per map and F, and the two `references`."""
     size: dict[str, Any] = QUICK if arguments.quick else FULL
     length, features, draws, seed = *size.values(), arguments.seed
@@ -207,7 +205,7 @@ def references(x: Tensor, y: Tensor, values: Tensor) -> dict[str, float]:
     }
 
 
-def best_within(rows: list[dict[str, Any]], budget: float) -> list[dict[str, Any]]:
+def best_within(rows: Rows, budget: float) -> Rows:
     """Each map's least attention error within the budget, best map first."""
     best: dict[str, dict[str, Any]] = {}
     for row in rows:
@@ -230,7 +228,7 @@ def _cell(row: dict[str, Any] | None) -> str:
     )
 
 
-def show(results: dict[str, Any]) -> Iterator[str]:
+def show(results: dict[str, Any]) -> Lines:
     """Errors by map and F, then the best maps per budget."""
     width = max(map(len, MAPS))
     for kind, result in results.items():
@@ -284,6 +282,3 @@ def draw(results: dict[str, Any]) -> Any:
 
 
 main = figure.command(measure, show, draw)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -8,10 +8,6 @@ stays as it is. Relative Frobenius errors of the Gram matrix, F = 256 features, 
 vectors, parameters set by `fit`, medians over draws.
 """
 
-from __future__ import annotations
-
-from argparse import Namespace
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -19,6 +15,7 @@ from torch import Tensor
 
 import attention
 from experiments import figure
+from experiments.figure import Arguments, Lines, Rows
 
 ROWS, DIM, WIDTH = 200, 16, 256
 MAPS = ("trig", "hyperbolic", "positive", "oprf", "gerf", "poisson", "poisson_plus")
@@ -38,7 +35,7 @@ def gram_error(name: str, rows: Tensor, seed: int) -> float:
     return float((estimate - exact).norm() / exact.norm())
 
 
-def measure(arguments: Namespace) -> list[dict[str, Any]]:
+def measure(arguments: Arguments) -> Rows:
     """One entry per length, map and treatment (moved or centred): the median error."""
     draws, seed = 2 if arguments.quick else 21, arguments.seed
     generator = torch.Generator().manual_seed(seed)
@@ -55,7 +52,7 @@ def measure(arguments: Namespace) -> list[dict[str, Any]]:
     return results
 
 
-def draw(results: list[dict[str, Any]]) -> Any:
+def draw(results: Rows) -> Any:
     """Error against the mean's length, maps as they are."""
     plot, ((axis,),) = figure.new_figure(1)
     moved = [r for r in results if r["way"] == "as it is"]
@@ -65,7 +62,7 @@ def draw(results: list[dict[str, Any]]) -> Any:
     return plot
 
 
-def show(results: list[dict[str, Any]]) -> Iterator[str]:
+def show(results: Rows) -> Lines:
     """Median errors by map, as it is and centred, and length."""
     errors = {(r["map"], r["way"], r["length"]): f"{r['error']:.3g}" for r in results}
     rows = [
@@ -78,6 +75,3 @@ def show(results: list[dict[str, Any]]) -> Iterator[str]:
 
 
 main = figure.command(measure, show, draw)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -17,14 +17,7 @@ added: SPREAD below is our choice, one ratio of noise to centre for each printed
 comparison of size, not of digits.
 """
 
-from __future__ import annotations
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -34,6 +27,7 @@ from torch.nn.functional import normalize
 import attention
 from attention.theory import least_real_loss
 from experiments import figure
+from experiments.figure import Arguments, Lines, Rows
 
 D = 50
 PER_CLUSTER = 1000
@@ -153,7 +147,7 @@ def errors_of(label: str, m: int, x: Tensor, y: Tensor, repetitions: int, seed: 
     return errors
 
 
-def measure(arguments: Namespace) -> list[dict[str, Any]]:
+def measure(arguments: Arguments) -> Rows:
     """One entry per data set, m and map, next to the published range."""
     counts = COUNTS[:1] if arguments.quick else COUNTS
     repetitions = 5 if arguments.quick else REPETITIONS
@@ -173,7 +167,7 @@ def measure(arguments: Namespace) -> list[dict[str, Any]]:
     return results
 
 
-def show(results: list[dict[str, Any]]) -> Iterator[str]:
+def show(results: Rows) -> Lines:
     """Means and ranges by data set, m and map."""
     rows = []
     for r in results:
@@ -184,7 +178,7 @@ def show(results: list[dict[str, Any]]) -> Iterator[str]:
     yield from figure.lines(head, rows, 13, 5, -22, 9, 22, 22)
 
 
-def draw(results: Sequence[dict[str, Any]]) -> Any:
+def draw(results: Rows) -> Any:
     """Means with ranges; published ranges as thin bars to the right of ours."""
     plot, axes = figure.new_figure(2, 2, (5.5, 4.0))
     for axis, (name, _, _) in zip(axes.flat, DATA_SETS, strict=False):
@@ -207,6 +201,3 @@ def draw(results: Sequence[dict[str, Any]]) -> Any:
 
 
 main = figure.command(measure, show, draw)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -11,11 +11,7 @@ The paper shows surfaces without numbers. Its claim is that the hybrid's error a
 both at angle 0 and at angle pi.
 """
 
-from __future__ import annotations
-
 import math
-from argparse import Namespace
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -24,6 +20,7 @@ from torch import Tensor
 import attention
 from attention import theory
 from experiments import figure
+from experiments.figure import Arguments, Lines
 from experiments.hybrid_random_features.pointwise import pair
 
 M = 10
@@ -66,7 +63,7 @@ def measured(options: dict[str, Any], theta: Tensor, draws: int, seed: int) -> l
     return ((fm.queries(of_x) * fm.keys(of_y)).sum(-1) - exact).square().mean(0).tolist()
 
 
-def measure(arguments: Namespace) -> dict[str, Any]:
+def measure(arguments: Arguments) -> dict[str, Any]:
     """The surfaces, and their slices at a few angles and lengths."""
     points, draws = (21, 200) if arguments.quick else (201, 10_000)
     theta = torch.linspace(0, math.pi, points, dtype=torch.float64)
@@ -115,7 +112,7 @@ def draw(results: dict[str, Any]) -> Any:
     return plot
 
 
-def show(results: dict[str, Any]) -> Iterator[str]:
+def show(results: dict[str, Any]) -> Lines:
     """Errors by map, length and angle, closed forms and measured."""
     yield f"mean squared error of exp(x.y), m = {M}, n = {N}"
     rows = []
@@ -128,6 +125,3 @@ def show(results: dict[str, Any]) -> Iterator[str]:
 
 
 main = figure.command(measure, show, draw, plotted=("angle_rad", "length", "log10_error"))
-
-if __name__ == "__main__":
-    raise SystemExit(main())

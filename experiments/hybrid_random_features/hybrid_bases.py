@@ -23,15 +23,7 @@ OPRF in a hybrid always has separate rows because its A scales them. With A belo
 error at angle pi, where the hybrid with hyperbolic or positive features has none.
 """
 
-from __future__ import annotations
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import math
-from argparse import Namespace
-from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -40,6 +32,7 @@ from torch.nn.functional import normalize
 
 import attention
 from experiments import figure
+from experiments.figure import Arguments, Lines, Rows
 
 N = 8
 REFERENCE_M = 256
@@ -131,7 +124,7 @@ def _tokens(r: float, d: int, generator: torch.Generator) -> tuple[Tensor, Tenso
     return r * x, r * torch.where(chosen.unsqueeze(-1), near, y), values
 
 
-def errors_of(candidate: Map, d: int, dv: int, draws: int, seed: int) -> list[dict[str, Any]]:
+def errors_of(candidate: Map, d: int, dv: int, draws: int, seed: int) -> Rows:
     """One row per length; `draws` independent sets of vectors, stored as heads of one map."""
     budget = 2 * d * REFERENCE_M + REFERENCE_M + 2 * REFERENCE_M * dv
     m = vectors_within(candidate, budget, d, dv)
@@ -164,7 +157,7 @@ def errors_of(candidate: Map, d: int, dv: int, draws: int, seed: int) -> list[di
     return rows
 
 
-def draw(results: Sequence[dict[str, Any]], r: float = 1.5) -> Any:
+def draw(results: Rows, r: float = 1.5) -> Any:
     """Relative errors by angle at one length, a panel for each d and dv."""
     plot, axes = figure.new_figure(2, 2, (8.0, 4.2))
     degrees = torch.linspace(0, 180, ANGLES).tolist()
@@ -192,7 +185,7 @@ def draw(results: Sequence[dict[str, Any]], r: float = 1.5) -> Any:
 
 
 @torch.no_grad()
-def measure(arguments: Namespace) -> list[dict[str, Any]]:
+def measure(arguments: Arguments) -> Rows:
     """One entry per size, map and length."""
     draws = 8 if arguments.quick else 150
     return [
@@ -203,7 +196,7 @@ def measure(arguments: Namespace) -> list[dict[str, Any]]:
     ]
 
 
-def show(results: list[dict[str, Any]]) -> Iterator[str]:
+def show(results: Rows) -> Lines:
     """Errors by size and length; the least of each is starred."""
     rows = []
     keys = ("relative_error", "attention_error_median")
@@ -223,6 +216,3 @@ def show(results: list[dict[str, Any]]) -> Iterator[str]:
 
 
 main = figure.command(measure, show, draw, plotted=("relative_error_by_angle",))
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -12,11 +12,7 @@ The paper prints curves. Its claim is that the angular hybrid has the smallest m
 error, and that the Gaussian hybrid is similar.
 """
 
-from __future__ import annotations
-
 import math
-from argparse import Namespace
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -25,6 +21,7 @@ from torch import Tensor
 import attention
 from attention import theory
 from experiments import figure
+from experiments.figure import Arguments, Lines, Rows
 
 DIM = 64
 LENGTHS = (1.0, 1.25, 1.5)
@@ -95,7 +92,7 @@ def estimates(options: dict[str, Any], x: Tensor, y: Tensor, draws: int, seed: i
     return torch.cat(parts)
 
 
-def measure(arguments: Namespace) -> list[dict[str, Any]]:
+def measure(arguments: Arguments) -> Rows:
     """One entry per length and map."""
     draws, angles = (100, 5) if arguments.quick else (10_000, 25)
     seed = arguments.seed
@@ -126,7 +123,7 @@ def measure(arguments: Namespace) -> list[dict[str, Any]]:
     return results
 
 
-def draw(results: list[dict[str, Any]]) -> Any:
+def draw(results: Rows) -> Any:
     """One row per length: percentiles by map, then the relative errors of all maps."""
     labels = list(dict.fromkeys(r["map"] for r in results))
     plot, axes = figure.new_figure(len(labels) + 1, len(LENGTHS), size=(3.4, 2.9))
@@ -151,7 +148,7 @@ def draw(results: list[dict[str, Any]]) -> Any:
     return plot
 
 
-def show(results: list[dict[str, Any]]) -> Iterator[str]:
+def show(results: Rows) -> Lines:
     """Largest relative errors by map and length, with those of the closed forms."""
     yield f"largest relative error over all angles, d = {DIM} (theory)"
     rows = []
@@ -167,6 +164,3 @@ def show(results: list[dict[str, Any]]) -> Iterator[str]:
 main = figure.command(
     measure, show, draw, plotted=("angle_rad", "kernel", "percentile_5", "percentile_95")
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -11,10 +11,6 @@ The paper says neither how rows were scaled nor which m its hybrids had. Here co
 standardised and rows have unit length, so the published numbers show an ordering, not a size.
 """
 
-from __future__ import annotations
-
-from argparse import Namespace
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +20,7 @@ from torch import Tensor
 import attention
 from experiments import figure
 from experiments.data import uci
+from experiments.figure import Arguments, Lines, Rows
 from experiments.hybrid_random_features.pointwise import equal_cost_m
 
 BASE_M = 512
@@ -86,7 +83,7 @@ def errors_of(data: Tensor, method: str, repeats: int, seed: int) -> dict[str, A
     }
 
 
-def draw(results: list[dict[str, Any]]) -> Any:
+def draw(results: Rows) -> Any:
     """Bars: ours and published, by set."""
     plot, (axes,) = figure.new_figure(len(SETS))
     for axis, name in zip(axes, SETS, strict=True):
@@ -102,7 +99,7 @@ def draw(results: list[dict[str, Any]]) -> Any:
     return plot
 
 
-def measure(arguments: Namespace) -> list[dict[str, Any]]:
+def measure(arguments: Arguments) -> Rows:
     """One entry per set and method."""
     repeats = 10 if arguments.quick else 500
     results = []
@@ -114,7 +111,7 @@ def measure(arguments: Namespace) -> list[dict[str, Any]]:
     return results
 
 
-def show(results: list[dict[str, Any]]) -> Iterator[str]:
+def show(results: Rows) -> Lines:
     """Our errors next to the published ones."""
     yield f"MSE of the softmax kernel, 1e-3, {PAIRS} pairs"
     table = []
@@ -131,6 +128,3 @@ DATA = figure.option("--data", metavar="DIR", help="local folder of data sets (s
 
 
 main = figure.command(measure, show, draw, DATA)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

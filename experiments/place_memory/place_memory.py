@@ -15,12 +15,9 @@ map's kernel between all places 1 cm apart, for a bandwidth of 4 cm.
 A second table says how many features a circle and a torus of 2 m take.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
-from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +27,7 @@ from torch import Tensor
 import attention
 from attention.theory.harmonic import harmonics
 from experiments import figure
+from experiments.figure import Arguments, Lines, Rows
 from training.analysis.op_counter import OpCounter
 
 PERIOD_M, STEP_M, KEPT = 2.0, 0.025, 0.95
@@ -264,10 +262,10 @@ def rms(errors: Tensor) -> float:
 
 
 @torch.no_grad()
-def memories(count: int, seed: int, choices: Sequence[float]) -> list[dict[str, Any]]:
+def memories(count: int, seed: int, choices: Sequence[float]) -> Rows:
     """One row an arm; `count` paths to test on, half as many to choose kappa on, of choices."""
     chosen_on, tested_on = walk(max(2, count // 2), seed + 1), walk(count, seed + 2)
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     reference: Tensor | None = None
     for arm in arms():
         kappas = (0.0,) if arm.label in (GRID, MEAN) else choices
@@ -316,13 +314,13 @@ def draw(results: dict[str, Any]) -> Any:
     return plot
 
 
-def measure(arguments: Namespace) -> dict[str, Any]:
+def measure(arguments: Arguments) -> dict[str, Any]:
     """Both tables."""
     count, choices = (4, (112.0,)) if arguments.quick else (24, KAPPAS)
     return {"memories": memories(count, arguments.seed, choices), "sizes": sizes()}
 
 
-def show(results: dict[str, Any]) -> Iterator[str]:
+def show(results: dict[str, Any]) -> Lines:
     """Errors and costs by memory, then lengths of features."""
     heads = ("F", "state", "kFLOP", "kappa", "rate", "error", "to exact", "wrong", "kernel")
     rows = []
@@ -340,6 +338,3 @@ def show(results: dict[str, Any]) -> Iterator[str]:
 
 
 main = figure.command(measure, show, draw, plotted=("answers", "truth"))
-
-if __name__ == "__main__":
-    raise SystemExit(main())

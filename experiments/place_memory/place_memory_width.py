@@ -10,22 +10,16 @@ above the least: so few rollouts cannot distinguish closer losses, and wide kern
     features.
 """
 
-from __future__ import annotations
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import dataclasses
 import sys
-from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
 import torch
 
 from experiments import figure
+from experiments.figure import Arguments, Lines, Rows
 from policies.place_memory.config import PlaceMemoryConfig
 from training.algorithms.bc_config import BCConfig
 from training.algorithms.cloning import fit, validate
@@ -97,7 +91,7 @@ def chosen(widths_m: Sequence[float], losses: Sequence[float]) -> float:
     return max(width for width, loss in zip(widths_m, losses, strict=True) if loss <= enough)
 
 
-def draw(rows: Sequence[dict[str, Any]]) -> Any:
+def draw(rows: Rows) -> Any:
     """Held-out loss by width, one line per variant."""
     plot, axes = figure.new_figure(1, size=(6.0, 4.0))
     axis = axes[0, 0]
@@ -108,7 +102,7 @@ def draw(rows: Sequence[dict[str, Any]]) -> Any:
     return plot
 
 
-def measure(arguments: Namespace) -> list[dict[str, Any]]:
+def measure(arguments: Arguments) -> Rows:
     """One entry per variant: losses by width and the chosen width. Raises UserError."""
     if arguments.walks < 2:
         raise UserError(f"--walks must be at least 2, one of them held out, got {arguments.walks}")
@@ -118,7 +112,7 @@ def measure(arguments: Namespace) -> list[dict[str, Any]]:
     if not arms:
         raise UserError(f"{arguments.study} has no variant with linear memory of given places")
     data: dict[str, Demonstrations] = {}
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     for name, job in arms.items():
         print(f"{name} ...", file=sys.stderr, flush=True)
         job = dataclasses.replace(job, seed=arguments.seed)
@@ -131,7 +125,7 @@ def measure(arguments: Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def show(rows: list[dict[str, Any]]) -> Iterator[str]:
+def show(rows: Rows) -> Lines:
     """Held-out losses by variant and width, and the chosen width, in cm."""
     table = [
         (r["arm"], *(f"{value:.3f}" for value in r["losses"]), f"{100 * r['chosen_m']:g}")
@@ -148,6 +142,3 @@ main = figure.command(
     figure.option("--walks", type=positive, default=16, help="default %(default)s"),
     figure.option("--updates", type=positive, default=400, help="default %(default)s"),
 )  # fmt: skip
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -8,20 +8,14 @@ all of the episode in place of the memory. Every parameter is kept, of keys and 
 nothing is trained again. Intervals of 95 % are over seeds and terrains.
 """
 
-from __future__ import annotations
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import dataclasses
-from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from experiments import figure
+from experiments.figure import Arguments, Lines
 from policies import build_for
 from policies.place_memory.config import PlaceMemoryConfig
 from training.analysis.agents import EVALUATION_SEED, Agent, find_agents, positive
@@ -88,7 +82,7 @@ def draw(results: dict[str, Any]) -> Any:
     return plot
 
 
-def measure(arguments: Namespace) -> dict[str, Any]:
+def measure(arguments: Arguments) -> dict[str, Any]:
     """Every run with both memories, and the comparison. Raises UserError."""
     terrains = min(arguments.terrains, 2) if arguments.quick else arguments.terrains
     if terrains < 2:
@@ -100,7 +94,7 @@ def measure(arguments: Namespace) -> dict[str, Any]:
     return {**facts, **compared(list(runs.values()))}
 
 
-def show(results: dict[str, Any]) -> Iterator[str]:
+def show(results: dict[str, Any]) -> Lines:
     """Success by run, then by memory with intervals, and the ratio of rewards."""
     for run, found in results["runs"].items():
         shares = {name: np.mean(values, 0)[1] for name, values in found.items()}
@@ -127,6 +121,3 @@ main = figure.command(
         help="setting of the environment",
     ),
 )  # fmt: skip
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -8,21 +8,15 @@ trained on them for the same number of steps; each search then finds the action.
 distances to the nearer of the two right actions, in percent of the range.
 """
 
-from __future__ import annotations
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import time
-from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from experiments import figure
+from experiments.figure import Arguments, Lines, Rows
 from policies.vision_performer.action_search import (
     autoregressive,
     derivative_free,
@@ -144,7 +138,7 @@ def found_by(
     }
 
 
-def measure(arguments: Namespace) -> list[dict[str, Any]]:
+def measure(arguments: Arguments) -> Rows:
     """One row per search."""
     steps, batch, contexts = (10, 8, 1) if arguments.quick else (1500, 128, 100)
     seed = arguments.seed
@@ -175,7 +169,7 @@ def measure(arguments: Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def draw(rows: Sequence[dict[str, Any]]) -> Any:
+def draw(rows: Rows) -> Any:
     """Bars of the mean error by search."""
     plot, ((axis,),) = figure.new_figure(1, size=(7, 3.6))
     names = [row["search"] for row in rows]
@@ -185,13 +179,10 @@ def draw(rows: Sequence[dict[str, Any]]) -> Any:
     return plot
 
 
-def show(rows: list[dict[str, Any]]) -> Iterator[str]:
+def show(rows: Rows) -> Lines:
     """Errors, time and size by search."""
     table = [(row["search"], *(f"{row[column]:.4g}" for column in COLUMNS)) for row in rows]
     yield from figure.lines(("search", *COLUMNS), table, 40, 12)
 
 
 main = figure.command(measure, show, draw)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

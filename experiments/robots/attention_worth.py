@@ -9,14 +9,10 @@ and once without its mask; `DIR/evaluation/evaluation.json` has the figures. Whe
 resumes the existing runs.
 """
 
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-from argparse import Namespace
 from pathlib import Path
 
 from experiments import figure
+from experiments.figure import Arguments
 from policies import build
 from training import es, evaluate
 from training.collect.environments import make_env
@@ -37,7 +33,7 @@ def swapped(source: Path, selection: str, target: Path) -> Path:
     return target
 
 
-def run(args: Namespace) -> int:
+def run(args: Arguments) -> int:
     """Train, swap, evaluate, print."""
     out = Path(args.out)
     common = [f"policy.patch={args.patch}", f"policy.keep={args.keep}", f"workers={args.workers}"]
@@ -70,6 +66,3 @@ main = figure.file_command(
     figure.option("--workers", type=int, default=2, help="processes"),
     figure.option("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE"),
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main())

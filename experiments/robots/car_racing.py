@@ -10,16 +10,9 @@ core if every training episode has its full length. All are medians of CPU time 
 in turn.
 """
 
-from __future__ import annotations
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import statistics
 import time
-from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -31,6 +24,7 @@ import torch
 import configs
 import policies
 from experiments import figure
+from experiments.figure import Arguments, Lines, Rows
 from training.algorithms.es_config import ESConfig, load_config
 from training.analysis.step_cost import count
 from training.collect.environments import make_env
@@ -59,10 +53,10 @@ def picture(config: ESConfig, seed: int) -> Any:
     return seen
 
 
-def look(seed: int, calls: int) -> list[dict[str, Any]]:
+def look(seed: int, calls: int) -> Rows:
     """Costs of scores and of a step, one row per stride and kind of attention."""
     seen = picture(load_config(PRESET, []), seed)
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     for stride in STRIDES:
         words = [*WHOLE, f"policy.stride=[{stride},{stride}]"]
         steps = {name: _steps([*words, *own], seen) for name, own in MAPS.items()}
@@ -97,7 +91,7 @@ def _steps(words: list[str], seen: Any) -> dict[str, Callable[[], Any]]:
     }
 
 
-def arms(seed: int, steps: int, minutes: float) -> list[dict[str, Any]]:
+def arms(seed: int, steps: int, minutes: float) -> Rows:
     """CPU time of a step of each variant, all stepped in turn, and the iterations that fit into the
     minutes.
     """
@@ -149,7 +143,7 @@ def _ms(seconds: Sequence[float]) -> float:
     return 1e3 * statistics.median(seconds)
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _table(rows: Sequence[Mapping[str, Any]]) -> Lines:
     yield " | ".join(rows[0])
     for row in rows:
         yield " | ".join(
@@ -171,7 +165,7 @@ def draw(results: dict[str, Any]) -> Any:
     return plot
 
 
-def measure(arguments: Namespace) -> dict[str, Any]:
+def measure(arguments: Arguments) -> dict[str, Any]:
     """Costs of looking, and what fits into the minutes."""
     return {
         "look": look(arguments.seed, 3 if arguments.quick else 100),
@@ -180,7 +174,7 @@ def measure(arguments: Namespace) -> dict[str, Any]:
     }
 
 
-def show(results: dict[str, Any]) -> Iterator[str]:
+def show(results: dict[str, Any]) -> Lines:
     """Both tables."""
     yield from _table(results["look"])
     yield from _table(results["arms"])
@@ -190,6 +184,3 @@ main = figure.command(
     measure, show, draw,
     figure.option("--minutes", type=float, default=60, help="of one core (default 60)"),
 )  # fmt: skip
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -7,13 +7,8 @@ the pixels kept that it changed instead: the oracle, which needs no camera, make
     without it.
 """
 
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-from argparse import Namespace
-
 from experiments import figure
+from experiments.figure import Arguments
 from training.analysis.agents import positive, settings_given
 from training.analysis.gaze import axes_ahead, distracted, gaze, oracle_views
 from training.io import checkpoint
@@ -22,7 +17,7 @@ from training.io.config import UserError
 DISTRACTIONS = ("depth_false_returns", "depth_dropped_blocks", "clutter_per_m")
 
 
-def run(args: Namespace) -> None:
+def run(args: Arguments) -> None:
     """Print the shares that each policy keeps. Raises UserError."""
     distraction = settings_given(args.distract)
     unknown = sorted(distraction.keys() - set(DISTRACTIONS))
@@ -58,6 +53,3 @@ main = figure.file_command(
         help=f"distraction in the cameras' images: {', '.join(DISTRACTIONS)}",
     ),
 )  # fmt: skip
-
-if __name__ == "__main__":
-    raise SystemExit(main())

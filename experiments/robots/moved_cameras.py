@@ -13,16 +13,9 @@ of a policy corrected together (Holm); the interval of a difference is Bonett an
 paired shares, 95 % each.
 """
 
-from __future__ import annotations
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import dataclasses
 import json
 import sys
-from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from experiments import figure
+from experiments.figure import Arguments
 from training.analysis.agents import EVALUATION_SEED, Agent, find_agents, positive
 from training.analysis.evaluator import play
 from training.collect import environments
@@ -189,7 +183,7 @@ def _found(out: str | None, seeds: Sequence[int]) -> dict[str, dict[str, Any]]:
     return known
 
 
-def run(arguments: Namespace) -> None:
+def run(arguments: Arguments) -> None:
     """Evaluate the missing poses, save them and print the tables. Raises UserError."""
     for pose in arguments.poses:
         if pose not in POSES:
@@ -245,6 +239,3 @@ main = figure.file_command(
     ),
     figure.option("--workers", type=positive, default=1, help="processes (default 1)"),
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -11,15 +11,8 @@ extras `es`, `rl` and, for the car, `box2d`.
 Intervals are over training seeds and episodes (`training.analysis.intervals`), 95 % each.
 """
 
-from __future__ import annotations
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import json
 import time
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -29,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from experiments import figure
+from experiments.figure import Arguments, Rows
 from training import es, ppo
 from training.algorithms import es_config
 from training.analysis.agents import EVALUATION_SEED, find_agents
@@ -187,7 +181,7 @@ def trained(runs: Path, key: str, seeds: Sequence[int], quick: bool) -> dict[str
     return results
 
 
-def fresh(of_trainer: Sequence[dict[str, Any]], key: str) -> np.ndarray:
+def fresh(of_trainer: Rows, key: str) -> np.ndarray:
     """Figures on fresh seeds, (training seeds, episodes)."""
     return np.array([one["fresh"][key] for one in of_trainer])
 
@@ -268,7 +262,7 @@ def measured_before(out: str | None) -> dict[str, dict[str, Any]]:
     return results
 
 
-def measure(arguments: Namespace) -> dict[str, dict[str, Any]]:
+def measure(arguments: Arguments) -> dict[str, dict[str, Any]]:
     """Results by task, those that are not asked for as the file in --out has them."""
     unknown = [key for key in arguments.tasks if key not in TASKS]
     if unknown:
@@ -285,6 +279,3 @@ main = figure.command(
     figure.option("tasks", nargs="*", metavar="TASK", help=f"of {' and '.join(TASKS)}"),
     figure.option("--runs", metavar="DIR", required=True, help="directory of the runs"),
 )  # fmt: skip
-
-if __name__ == "__main__":
-    raise SystemExit(main())

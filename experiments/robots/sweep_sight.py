@@ -9,14 +9,7 @@ is the policy's own: what it still brings in is no work of vision. Validation sc
 90000.
 """
 
-from __future__ import annotations
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +18,7 @@ from numpy.typing import NDArray
 
 import envs
 from experiments import figure
+from experiments.figure import Arguments, Lines
 from training.analysis.agents import Agent, find_agents
 from training.analysis.evaluator import standard_error
 from training.collect.episode import Policy, run_episode
@@ -70,7 +64,7 @@ def in_bowls(agent: Agent, seeds: Sequence[int]) -> dict[str, list[float]]:
     return dict(zip(COLUMNS, (seeing, unseeing), strict=True))
 
 
-def show(results: dict[str, dict[str, list[float]]]) -> Iterator[str]:
+def show(results: dict[str, dict[str, list[float]]]) -> Lines:
     """Means, with standard errors over scenes."""
     rows = [
         (name, *(f"{mean:.3f} +- {error:.3f}" for mean, error in map(_mean, columns.values())))
@@ -101,7 +95,7 @@ def draw(results: dict[str, dict[str, list[float]]]) -> Any:
     return plot
 
 
-def measure(arguments: Namespace) -> dict[str, dict[str, list[float]]]:
+def measure(arguments: Arguments) -> dict[str, dict[str, list[float]]]:
     """Fractions by policy and column. Raises UserError."""
     shorter = ["episode_s=1"] if arguments.quick else []
     agents = find_agents(arguments.runs, [], None, shorter)
@@ -116,6 +110,3 @@ def measure(arguments: Namespace) -> dict[str, dict[str, list[float]]]:
 main = figure.command(
     measure, show, draw, figure.option("runs", nargs="*", metavar="RUN", default=list(SHIPPED))
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main())

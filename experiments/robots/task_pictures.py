@@ -3,12 +3,6 @@
 python -m experiments.robots.task_pictures
 """
 
-from __future__ import annotations
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch
-
 import cv2
 import gymnasium
 import numpy as np

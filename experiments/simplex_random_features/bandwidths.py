@@ -8,20 +8,14 @@ of 10 draws. Of chess and nursery 1,000 rows train and 100 are predicted, as in 
 draws the curves and chooses sigma by them.
 """
 
-from __future__ import annotations
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from experiments import figure
 from experiments.data.uci import Split, load, split
+from experiments.figure import Arguments, Lines, Rows
 from experiments.simplex_random_features import classification_published as published
 from experiments.simplex_random_features.classification import (
     DATA,
@@ -48,9 +42,7 @@ def validation(name: str, parts: Split) -> Split:
     )
 
 
-def curve(
-    name: str, parts: Split, classes: int, sigmas: Sequence[float], seed: int
-) -> list[dict[str, Any]]:
+def curve(name: str, parts: Split, classes: int, sigmas: Sequence[float], seed: int) -> Rows:
     """A row for each sigma: `exact` accuracy, and that of the features with its error."""
     found = []
     for sigma in sigmas:
@@ -60,13 +52,13 @@ def curve(
     return found
 
 
-def best(curve: Sequence[dict[str, Any]], key: str) -> float:
+def best(curve: Rows, key: str) -> float:
     """The sigma of the highest accuracy."""
     sigma: float = max(curve, key=lambda row: row[key])["sigma"]
     return sigma
 
 
-def draw(curves: dict[str, list[dict[str, Any]]]) -> Any:
+def draw(curves: dict[str, Rows]) -> Any:
     """A panel for each set; shaded by a standard error."""
     plot, axes = figure.new_figure(len(curves))
     for axis, (name, found) in zip(axes[0], curves.items(), strict=True):
@@ -81,7 +73,7 @@ def draw(curves: dict[str, list[dict[str, Any]]]) -> Any:
     return plot
 
 
-def measure(arguments: Namespace) -> dict[str, list[dict[str, Any]]]:
+def measure(arguments: Arguments) -> dict[str, Rows]:
     """A curve for each set."""
     sigmas = SIGMAS[::4] if arguments.quick else SIGMAS
     curves = {}
@@ -92,7 +84,7 @@ def measure(arguments: Namespace) -> dict[str, list[dict[str, Any]]]:
     return curves
 
 
-def show(curves: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
+def show(curves: dict[str, Rows]) -> Lines:
     """The best bandwidths and the curves."""
     for name, found in curves.items():
         yield (
@@ -108,6 +100,3 @@ def show(curves: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
 
 
 main = figure.command(measure, show, draw, SETS, DATA)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

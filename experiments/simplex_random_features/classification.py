@@ -11,15 +11,8 @@ validation rows, grid of bandwidths and the inputs that parameters are fitted to
 table shows what the maps do under one stated protocol.
 """
 
-from __future__ import annotations
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import sys
-from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +23,7 @@ from torch import Tensor
 import attention
 from experiments import figure
 from experiments.data.uci import Split, load, split
+from experiments.figure import Arguments, Lines
 from experiments.simplex_random_features import classification_published as published
 from experiments.simplex_random_features.kernel_regression import accuracies, exact_accuracy
 from training.analysis.agents import positive
@@ -188,7 +182,7 @@ def crt_table(
     return results
 
 
-def _of_set(name: str, result: dict[str, Any]) -> Iterator[str]:
+def _of_set(name: str, result: dict[str, Any]) -> Lines:
     """One data set's figures as text."""
     yield (
         f"\n{name}: d {result['d']}, {result['train']} train, {result['test']} test, "
@@ -246,7 +240,7 @@ def sets_of(names: Sequence[str], quick: bool) -> Sequence[str]:
     return names or (("banknote", "cmc") if quick else AVAILABLE)
 
 
-def measure(arguments: Namespace) -> dict[str, Any]:
+def measure(arguments: Arguments) -> dict[str, Any]:
     """The figures of each set, and how many draws they are of."""
     quick, seed = arguments.quick, arguments.seed
     repeats = arguments.repeats or (20 if quick else 500)
@@ -271,7 +265,7 @@ def measure(arguments: Namespace) -> dict[str, Any]:
     }
 
 
-def show(facts: dict[str, Any]) -> Iterator[str]:
+def show(facts: dict[str, Any]) -> Lines:
     """The figures of each set, and how many of Tables 2 and 3 agree with the paper."""
     for name, result in facts["sets"].items():
         yield from _of_set(name, result)
@@ -302,6 +296,3 @@ DRAWS = (
 
 
 main = figure.command(measure, show, draw, SETS, DATA, *DRAWS)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -13,10 +13,7 @@ Simplex Random Features, Figures 4, 6 and 7. Gaussian kernel.
 The paper prints curves; the orderings that it claims are checked and printed.
 """
 
-from __future__ import annotations
-
-from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -28,6 +25,7 @@ from attention.projections.orthogonal import haar
 from attention.projections.simplex import simplex_matrix
 from attention.projections.simplex_plus import arrange
 from experiments import figure
+from experiments.figure import Arguments, Lines, Rows
 
 COUPLINGS = ("iid", "orthogonal", "simplex", "simplex_plus")
 POINTS = 64
@@ -100,7 +98,7 @@ def error_ratios() -> dict[str, list[float]]:
     return {"v": v.tolist(), **ratios}
 
 
-def gram_errors(sizes: Sequence[int], repeats: int, seed: int) -> list[dict[str, Any]]:
+def gram_errors(sizes: Sequence[int], repeats: int, seed: int) -> Rows:
     """Figure 7: squared Frobenius errors, one entry per coupling and m."""
     results = []
     for m in sizes:
@@ -151,7 +149,7 @@ def draw(results: dict[str, Any]) -> Any:
     return plot
 
 
-def measure(arguments: Namespace) -> dict[str, Any]:
+def measure(arguments: Arguments) -> dict[str, Any]:
     """The three figures by name."""
     sizes, repeats = ((16, 64), 10) if arguments.quick else ((8, 16, 32, 64, 128, 256), 200)
     return {
@@ -161,7 +159,7 @@ def measure(arguments: Namespace) -> dict[str, Any]:
     }
 
 
-def show(results: dict[str, Any]) -> Iterator[str]:
+def show(results: dict[str, Any]) -> Lines:
     """Conformities, error ratios for short sums, and Gram errors by m."""
     yield "conformity, d = 6, v = 1, one draw of lengths (less is better)"
     for name, value in results["conformity"].items():
@@ -182,6 +180,3 @@ def show(results: dict[str, Any]) -> Iterator[str]:
 
 
 main = figure.command(measure, show, draw)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -9,11 +9,7 @@ paper does not give its dimension; here d = 6, that of its Figure 4, and d = 64,
 density and from its own closed form. The paper's claim is that coupling takes mass from long sums.
 """
 
-from __future__ import annotations
-
 import math
-from argparse import Namespace
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -22,6 +18,7 @@ from torch import Tensor
 import attention
 from attention import theory
 from experiments import figure
+from experiments.figure import Arguments, Lines, Rows
 
 COUPLINGS = ("iid", "orthogonal", "simplex")
 DIMS = (6, 64)
@@ -51,7 +48,7 @@ def drawn_lengths(coupling: str, dim: int, pairs: int, generator: torch.Generato
     return torch.linalg.vector_norm(sums, dim=-1)[:pairs]
 
 
-def measure(arguments: Namespace) -> list[dict[str, Any]]:
+def measure(arguments: Arguments) -> Rows:
     """One entry per dimension and coupling. A sum is long above the 95th percentile of iid ones."""
     pairs = 100 if arguments.quick else 5_000
     generator = torch.Generator().manual_seed(arguments.seed)
@@ -86,7 +83,7 @@ def measure(arguments: Namespace) -> list[dict[str, Any]]:
     return results
 
 
-def draw(results: list[dict[str, Any]]) -> Any:
+def draw(results: Rows) -> Any:
     """One panel per dimension: the densities, and histograms of drawn lengths."""
     plot, axes = figure.new_figure(len(DIMS))
     for axis, dim in zip(axes[0], DIMS, strict=True):
@@ -100,7 +97,7 @@ def draw(results: list[dict[str, Any]]) -> Any:
     return plot
 
 
-def show(results: list[dict[str, Any]]) -> Iterator[str]:
+def show(results: Rows) -> Lines:
     """Lengths, shares and conformities by dimension and coupling."""
     yield "w = |omega_i + omega_j|, in brackets of drawn pairs"
     rows = [
@@ -115,6 +112,3 @@ def show(results: list[dict[str, Any]]) -> Iterator[str]:
 
 
 main = figure.command(measure, show, draw, plotted=("w", "density", "drawn"))
-
-if __name__ == "__main__":
-    raise SystemExit(main())
