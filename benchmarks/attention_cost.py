@@ -11,11 +11,12 @@ import statistics
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor
+from torch.nn.functional import normalize
 
 import attention
 from experiments import figure
-from experiments.figure import Arguments
+from experiments.figure import Arguments, Row, Rows
 from training.analysis.agents import check_device
 from training.analysis.step_cost import count, median_ms
 
@@ -26,41 +27,38 @@ MAPS: dict[str, dict[str, Any]] = {
     "positive m=256": {"name": "positive", "num_features": 256},
     "trig m=256": {"name": "trig", "num_features": 256},
     "hyperbolic m=128": {"name": "hyperbolic", "num_features": 128},
-    "angular_hybrid m=n=8": {
-        "name": "angular_hybrid",
-        "num_features": 8,
-        "num_lambda_features": 8,
-    },
-    "angular_hybrid m=n=4": {
-        "name": "angular_hybrid",
-        "num_features": 4,
-        "num_lambda_features": 4,
-    },
+    "angular_hybrid m=n=8": {"name": "angular_hybrid", "num_features": 8, "num_lambda_features": 8},
+    "angular_hybrid m=n=4": {"name": "angular_hybrid", "num_features": 4, "num_lambda_features": 4},
 }
 DRAWS = 10
+COLUMNS = {
+    "tokens": "{tokens}", "d": "{dim}", "map": "{map}", "FLOPs": "{flops_total:,}",
+    "projection": "{flops[projection]:,}", "exponent.": "{flops[exponentials]:,}",
+    "score": "{flops[score]:,}", "ms": "{latency_ms:.3f}", "error": "{relative_error_mean:.1%}",
+    "agreement": "{agreement_mean:.1%}",
+}  # fmt: skip
 
 
-def _build(options: dict[str, Any], dim: int, seed: int) -> Any:
-    return attention.feature_map(dim=dim, seed=seed, **options) if options else (
-        attention.ExactSoftmax(dim)
-    )  # fmt: skip
+def _build(options: dict[str, Any], dim: int, seed: int, device: str) -> Any:
+    if not options:
+        return attention.ExactSoftmax(dim).to(device)
+    return attention.feature_map(dim=dim, seed=seed, **options).to(device)
 
 
-def _measure(
-    options: dict[str, Any], x: torch.Tensor, y: torch.Tensor, device: str, calls: int
-) -> dict[str, Any]:
+def _measure(options: dict[str, Any], x: Tensor, y: Tensor, device: str, calls: int) -> Row:
     exact = attention.ExactSoftmax(x.shape[-1]).token_scores(x.double(), y.double())
     kept = set(exact.topk(len(exact) // 2).indices.tolist())
     errors, agreements = [], []
     for seed in range(DRAWS):
-        scores = _build(options, x.shape[-1], seed).to(device).token_scores(x, y).double()
+        scores = _build(options, x.shape[-1], seed, device).token_scores(x, y).double()
         errors.append(float((scores - exact).norm() / exact.norm()))
         chosen = set(scores.topk(len(kept)).indices.tolist())
         agreements.append(len(chosen & kept) / len(kept))
-    scorer = _build(options, x.shape[-1], 0).to(device)
+    scorer = _build(options, x.shape[-1], 0, device)
     counted = count(lambda: scorer.token_scores(x, y))
+    parts = dict.fromkeys(("projection", "exponentials", "score"), 0)
     return {
-        "flops": dict(counted.by_component),
+        "flops": {**parts, **counted.by_component},
         "flops_total": counted.total,
         "latency_ms": median_ms(lambda: scorer.token_scores(x, y), device, calls),
         "relative_error_mean": statistics.mean(errors),
@@ -68,35 +66,21 @@ def _measure(
     }
 
 
+@torch.no_grad()
 def run(arguments: Arguments) -> dict[str, Any]:
     """Measure and print each size and map."""
     check_device(arguments.device)
-    results = []
-    print(
-        f"{'tokens':>6} {'d':>3}  {'map':<22} {'FLOPs':>12} {'projection':>12} {'exponent.':>12} "
-        f"{'score':>12} {'ms':>8} {'error':>7} {'agreement':>10}"
-    )
+    results: Rows = []
     for tokens, dim in SIZES:
         generator = torch.Generator().manual_seed(0)
         x, y = (
-            nn.functional.normalize(torch.randn(tokens, dim, generator=generator), dim=-1)
+            normalize(torch.randn(tokens, dim, generator=generator), dim=-1).to(arguments.device)
             for _ in range(2)
         )
         for name, options in MAPS.items():
-            with torch.no_grad():
-                row = _measure(
-                    options, x.to(arguments.device), y.to(arguments.device),
-                    arguments.device, arguments.calls,
-                )  # fmt: skip
+            row = _measure(options, x, y, arguments.device, arguments.calls)
             results.append({"tokens": tokens, "dim": dim, "map": name, **row})
-            parts = [row["flops"].get(c, 0) for c in ("projection", "exponentials", "score")]
-            print(
-                f"{tokens:>6} {dim:>3}  {name:<22} {row['flops_total']:>12,} "
-                + " ".join(f"{part:>12,}" for part in parts)
-                + f" {row['latency_ms']:>8.3f} {row['relative_error_mean']:>7.1%}"
-                f" {row['agreement_mean']:>10.1%}",
-                flush=True,
-            )
+    print("\n".join(figure.table(results, COLUMNS, 6, 4, -22, 13, 13, 13, 13, 9, 8, 11)))
     return {"device": arguments.device, "draws": DRAWS, "seed": 0, "results": results}
 
 

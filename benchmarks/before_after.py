@@ -16,41 +16,31 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.checkouts import Checkout
 from benchmarks.timed_cases import EXACT, FAVOR, HYBRID, MAPS
+from benchmarks.timing import Checkout
 from experiments import figure
-from experiments.figure import Arguments
+from experiments.figure import Arguments, Lines
 from training.analysis.agents import positive
 from training.io.config import UserError
 
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
+OTHERS = tuple(name for name in MAPS if name not in (FAVOR, HYBRID))
 SCORED = (96, 384, 1536, 4096, 16384)
+KINDS = ("bidirectional", "causal")
+SHIPPED = (
+    "stepping_stones_angular_8x8", "stepping_stones", "stepping_stones_favor_256",
+    "stepping_stones_no_attention", "stepping_stones_memory", "stepping_stones_memory_grid",
+    "stepping_stones_memory_learned", "bimanual_sweep_angular_8x2",
+)  # fmt: skip
 CASES: tuple[str, ...] = (
-    *(
-        f"attends|{kind}|{name}|{length}"
-        for kind in ("bidirectional", "causal")
-        for name in (FAVOR, HYBRID, EXACT)
-        for length in (LENGTHS[:4] if name == EXACT else LENGTHS)
-    ),
-    *(
-        f"attends|{kind}|{name}|{length}"
-        for kind in ("bidirectional", "causal")
-        for name in MAPS
-        if name not in (FAVOR, HYBRID)
-        for length in (128, 2048)
-    ),
-    *(f"trains|{kind}|{name}|512" for kind in ("bidirectional", "causal") for name in MAPS),
+    *(f"attends|{kind}|{name}|{n}" for kind in KINDS for name in (FAVOR, HYBRID) for n in LENGTHS),
+    *(f"attends|{kind}|{EXACT}|{n}" for kind in KINDS for n in LENGTHS[:4]),
+    *(f"attends|{kind}|{name}|{n}" for kind in KINDS for name in OTHERS for n in (128, 2048)),
+    *(f"trains|{kind}|{name}|512" for kind in KINDS for name in MAPS),
     *(f"heads|{kind}|angular_hybrid|{n}" for kind in ("training", "inference") for n in (1, 8)),
     *(f"batch|{name}" for name in MAPS),
     *(f"scores|{name}|{length}" for length in SCORED for name in MAPS),
-    "acts|stepping_stones_angular_8x8",
-    "acts|stepping_stones",
-    "acts|stepping_stones_favor_256",
-    "acts|stepping_stones_no_attention",
-    "acts|stepping_stones_memory",
-    "acts|stepping_stones_memory_grid",
-    "acts|stepping_stones_memory_learned",
-    "acts|bimanual_sweep_angular_8x2",
+    *(f"acts|{name}" for name in SHIPPED),
 )
 TIMED = Path(__file__).with_name("timed_cases.py")
 ROUND_MS = 40.0
@@ -88,23 +78,19 @@ def measure(before: Path, after: Path, cases: Sequence[str], rounds: int) -> dic
     return found
 
 
-def _print_times(found: dict[str, Any]) -> None:
-    print(f"{'CPU ms on one core':56} {'before':>9} {'after':>9}  ratio")
+def report(found: dict[str, Any]) -> Lines:
+    """The times of every case, then ratios of two methods' times, before and after."""
+    yield f"{'CPU ms on one core':56} {'before':>9} {'after':>9}  ratio"
     for case, row in found.items():
         before, after = row["before_ms"], row["after_ms"]
-        print(f"{case:56} {before:9.3f} {after:9.3f} {after / before:6.2f}")
-
-
-def _print_ratios(found: dict[str, Any]) -> None:
-    """Of two methods' times, before and after."""
+        yield f"{case:56} {before:9.3f} {after:9.3f} {after / before:6.2f}"
     for kind, slow, fast in RATIOS:
-        rows = [case for case in found if case.startswith(f"{kind}|{slow}|")]
-        for row in rows:
-            other = row.replace(f"|{slow}|", f"|{fast}|")
-            if other in found:
-                ratios = (found[row][key] / found[other][key] for key in ("before_ms", "after_ms"))
-                words = f"{kind.replace('|', ', ')}, {row.rsplit('|', 1)[1]}: {slow} / {fast}"
-                print(f"{words:56} {next(ratios):9.2f} {next(ratios):9.2f}")
+        for case in (case for case in found if case.startswith(f"{kind}|{slow}|")):
+            other = found.get(case.replace(f"|{slow}|", f"|{fast}|"))
+            if other:
+                ratios = (found[case][key] / other[key] for key in ("before_ms", "after_ms"))
+                words = f"{kind.replace('|', ', ')}, {case.rsplit('|', 1)[1]}: {slow} / {fast}"
+                yield f"{words:56}" + "".join(f" {ratio:9.2f}" for ratio in ratios)
 
 
 def run(arguments: Arguments) -> dict[str, Any]:
@@ -117,8 +103,7 @@ def run(arguments: Arguments) -> dict[str, Any]:
     if not cases:
         raise UserError(f"--only must name a part of a case, such as scores, got {words}")
     found = measure(before, Path(__file__).resolve().parents[1], cases, arguments.rounds)
-    _print_times(found)
-    _print_ratios(found)
+    print("\n".join(report(found)))
     return {"results": found}
 
 

@@ -13,12 +13,12 @@ attention adds to the peak of the process's memory is the largest of its calls.
 import resource
 import statistics
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import envs
 import policies
+from benchmarks.timing import in_turn
 from experiments import figure
 from experiments.figure import Arguments
 from training.analysis.agents import EVALUATION_SEED, positive
@@ -77,26 +77,10 @@ def _policies(size: str) -> tuple[dict[str, Any], Any]:
     return made, observation
 
 
-def _cpu_ms(step: Callable[[], Any]) -> float:
-    start = time.process_time_ns()
-    step()
-    return (time.process_time_ns() - start) / 1e6
-
-
-def _times_ms(steps: Mapping[str, Callable[[], Any]], calls: int) -> dict[str, list[float]]:
-    """CPU time of each step, all in turn; of one that takes long as often as fits into the time
-    that `calls` of a decision's length take, at least three times."""
-    first = {name: min(_cpu_ms(step), _cpu_ms(step)) for name, step in steps.items()}
-    often = {
-        name: calls if ms <= 2 * DECISION_MS else max(3, round(calls * DECISION_MS / ms))
-        for name, ms in first.items()
-    }
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for turn in range(calls):
-        for name, step in steps.items():
-            if turn < often[name]:
-                times[name].append(_cpu_ms(step))
-    return times
+def _rounds(ms: float, calls: int) -> int:
+    """How often a step is timed: one that takes long as often as fits into the time that `calls`
+    of a decision's length take, at least three times."""
+    return calls if ms <= 2 * DECISION_MS else max(3, round(calls * DECISION_MS / ms))
 
 
 def _peak_mib() -> float:
@@ -114,7 +98,7 @@ def measure(size: str, calls: int) -> dict[str, Any]:
     before_mib = _peak_mib()
     steps[EXACT]()
     added_mib = _peak_mib() - before_mib
-    times = _times_ms(steps, calls)
+    times = in_turn(steps, lambda ms: _rounds(ms, calls))
     found = {}
     for name, step in steps.items():
         counter = count(step)
@@ -133,28 +117,21 @@ def measure(size: str, calls: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _millions(flops: int) -> str:
+    millions = flops / 1e6
+    return "0" if not flops else f"{millions:,.{0 if millions >= 100 else 2}f}"
+
+
 def rows(results: Mapping[str, Any]) -> list[str]:
     """The figures as lines of a table of Markdown, a policy each: FLOPs and milliseconds."""
     lines = []
-    for name in next(iter(results.values()))["policies"]:
-        cells = []
-        for of_size in results.values():
-            one = of_size["policies"][name]
-            cells += [_millions(one["attention_flops"]), _millions(one["flops"]), _ms(one)]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    for name in ARMS:
+        cells = [name]
+        for one in (of_size["policies"][name] for of_size in results.values()):
+            cells += [_millions(one["attention_flops"]), _millions(one["flops"])]
+            cells.append(f"{one['cpu_ms']:,.{0 if one['cpu_ms'] >= 100 else 1}f}")
+        lines.append(f"| {' | '.join(cells)} |")
     return lines
-
-
-def _millions(flops: int) -> str:
-    millions = flops / 1e6
-    if not flops:
-        return "0"
-    return f"{millions:,.0f}" if millions >= 100 else f"{millions:.2f}"
-
-
-def _ms(one: Mapping[str, Any]) -> str:
-    ms = one["cpu_ms"]
-    return f"{ms:,.0f}" if ms >= 100 else f"{ms:.1f}"
 
 
 def table(results: Mapping[str, Any]) -> str:

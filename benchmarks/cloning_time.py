@@ -7,11 +7,12 @@ cache; very small ones pay for more calls. Sizes are timed in turn, round after 
 observations; medians in milliseconds.
 """
 
-import statistics
 import time
+from functools import partial
 
 import torch
 
+from benchmarks.timing import in_turn, medians
 from experiments import figure
 from experiments.figure import Arguments
 from training.algorithms import bc_config, cloning
@@ -46,21 +47,18 @@ def random_data(job: bc_config.BCConfig, generator: torch.Generator) -> Demonstr
     )
 
 
-def measure(words: list[str], batch: int, rounds: int) -> dict[int, float]:
+def measure(words: list[str], batch: int, rounds: int) -> dict[str, float]:
     """Median milliseconds of a step, by the size of the parts."""
     job = bc_config.load_config(PRESET, [*SIZES, f"batch_size={batch}", *words])
     generator = torch.Generator().manual_seed(0)
     data = random_data(job, generator)
     policy = build_policy(job.env_id, job.env, job.policy)
     optimiser = torch.optim.Adam(policy.parameters(), job.learning_rate)
-    times: dict[int, list[float]] = {part: [] for part in PARTS}
-    for i in range(rounds + 1):
-        for part in PARTS:
-            began = time.perf_counter()
-            cloning.fit(policy, optimiser, data, job, 1, generator, part)
-            if i:  # the first warms up
-                times[part].append(1e3 * (time.perf_counter() - began))
-    return {part: statistics.median(found) for part, found in times.items()}
+    steps = {
+        str(part): partial(cloning.fit, policy, optimiser, data, job, 1, generator, part)
+        for part in PARTS
+    }
+    return medians(in_turn(steps, rounds, time.perf_counter))
 
 
 def run(arguments: Arguments) -> None:
@@ -68,7 +66,7 @@ def run(arguments: Arguments) -> None:
     print(f"{'ms a step, parts of':<22}" + "".join(f"{part:>8}" for part in PARTS))
     for name, words in ARMS.items():
         found = measure(words, arguments.batch, arguments.rounds)
-        print(f"{name:<22}" + "".join(f"{found[part]:>8.1f}" for part in PARTS), flush=True)
+        print(f"{name:<22}" + "".join(f"{ms:>8.1f}" for ms in found.values()), flush=True)
 
 
 main = figure.file_command(

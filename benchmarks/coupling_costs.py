@@ -10,23 +10,26 @@ couplings in turn, and between neighbouring sizes the power of d by which a time
 
 import itertools
 import math
-import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
 import attention
 from attention.projections.fast import FAST_COUPLINGS, FastProjection
+from benchmarks.timing import in_turn, medians
 from experiments import figure
-from experiments.figure import Arguments, Lines
+from experiments.figure import Arguments, Lines, Row
 
 REGULAR = ("iid", "orthogonal", "simplex", "simplex_plus")
+NAMES = (*REGULAR, *FAST_COUPLINGS)
 SIZES, QUICK_SIZES = (64, 128, 256, 512, 1024), (32, 64)
 VECTORS = 64
 """To which rows are applied."""
-ROUNDS, SLOW_S = 5, 2.0
+ROUNDS, SLOW_MS = 5, 2000.0
+"""Rows that take longer to draw are timed once."""
 
 
 def drawn(name: str, d: int, seed: int) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -46,30 +49,19 @@ def kept(name: str, d: int) -> int:
 def times_at(d: int, seed: int) -> dict[str, dict[str, float]]:
     """Milliseconds to draw and to apply, and numbers kept, by coupling."""
     u = torch.randn(VECTORS, d, generator=torch.Generator().manual_seed(seed))
-    names = (*REGULAR, *FAST_COUPLINGS)
-    times: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in names}
-    slow = set[str]()
-    for turn in range(ROUNDS + 1):
-        for name in names:
-            if name in slow:
-                continue
-            start = time.thread_time()
-            rows = drawn(name, d, seed)
-            between = time.thread_time()
-            rows(u)
-            end = time.thread_time()
-            if turn or between - start > SLOW_S:
-                times[name][0].append(1e3 * (between - start))
-                times[name][1].append(1e3 * (end - between))
-            if between - start > SLOW_S:
-                slow.add(name)
+    rows: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {}
+
+    def draw_rows(name: str) -> None:
+        rows[name] = drawn(name, d, seed)
+
+    def apply(name: str) -> None:
+        rows[name](u)
+
+    calls = {(name, call): partial(call, name) for name in NAMES for call in (draw_rows, apply)}
+    ms = medians(in_turn(calls, lambda ms: 1 if ms > SLOW_MS else ROUNDS, time.thread_time))
     return {
-        name: {
-            "draw_ms": statistics.median(draw),
-            "apply_ms": statistics.median(apply),
-            "kept": kept(name, d),
-        }
-        for name, (draw, apply) in times.items()
+        name: {"draw_ms": ms[name, draw_rows], "apply_ms": ms[name, apply], "kept": kept(name, d)}
+        for name in NAMES
     }
 
 
@@ -79,16 +71,14 @@ def powers(sizes: Sequence[int], times: Sequence[float]) -> list[float]:
     return [math.log(b / a) / math.log(e / d) for (d, a), (e, b) in itertools.pairwise(points)]
 
 
-def draw(results: dict[str, dict[str, dict[str, float]]]) -> Any:
+def draw(results: dict[str, dict[str, Row]]) -> Any:
     """Both times against d."""
-    plot, axes = figure.new_figure(2)
-    for axis, kind in zip(axes[0], ("draw", "apply"), strict=True):
-        for name in (*REGULAR, *FAST_COUPLINGS):
-            times = [found[name][f"{kind}_ms"] for found in results.values()]
-            axis.loglog([int(d) for d in results], times, "o-", label=name)
-        axis.set(title=kind, xlabel="d", ylabel="ms")
-    axes[0][0].legend(fontsize="small")
-    return plot
+    rows = [
+        {"d": int(d), "coupling": name, **row}
+        for d, found in results.items()
+        for name, row in found.items()
+    ]
+    return figure.plot(rows, "d", ("draw_ms", "apply_ms"), "coupling", scales=("log", "log"))
 
 
 def measure(arguments: Arguments) -> dict[str, dict[str, dict[str, float]]]:
@@ -102,7 +92,7 @@ def show(results: dict[str, dict[str, dict[str, float]]]) -> Lines:
     sizes = [int(d) for d in results]
     for kind in ("draw_ms", "apply_ms", "kept"):
         yield f"\n{kind.replace('_', ', ')}\n{'d':14}" + "".join(f"{d:>12}" for d in sizes)
-        for name in (*REGULAR, *FAST_COUPLINGS):
+        for name in NAMES:
             row = [found[name][kind] for found in results.values()]
             grown = ", ".join(f"{power:.1f}" for power in powers(sizes, row))
             form = "12,.0f" if kind == "kept" else "12.3f"

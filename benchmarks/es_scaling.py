@@ -9,64 +9,48 @@ repeats; the first iteration, in which workers load, is left out. `--iterations 
 with short episodes shows memory: the resident set after each fifth of the run.
 """
 
-import csv
 import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
+
 from experiments import figure
 from experiments.figure import Arguments
 from training import es
-from training.algorithms.workers import Outcome, Task
 from training.analysis.agents import positive
 from training.collect import pool as pools
-from training.collect.pool import Worker
-
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+from training.io.metrics import read_metrics
 
 
-class _TimedPool(pools.InProcessPool[Task, Outcome]):
-    """Counts the seconds spent in episodes, iteration by iteration, and the memory after each."""
+def train(
+    run: Path, count: int, iterations: int, settings: list[str]
+) -> tuple[list[float], list[float], list[float]]:
+    """Train anew. By iteration: seconds, seconds spent in episodes, and resident memory in MiB
+    after it; the latter two are empty with more than one worker.
+    """
+    episodes_s, resident_mib = list[float](), list[float]()
+    original = pools.InProcessPool.run
 
-    def __init__(self, make: Callable[[], Worker[Task, Outcome]]) -> None:
-        super().__init__(make)
-        self.seconds: list[float] = []
-        self.resident_mib: list[float] = []
-
-    def run(self, tasks: Sequence[Task]) -> list[Outcome]:
+    def timed(pool: Any, tasks: Any) -> Any:
         began = time.perf_counter()
-        outcomes = super().run(tasks)
-        self.seconds.append(time.perf_counter() - began)
-        resident = int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
-        self.resident_mib.append(resident / 2**20)
+        outcomes = original(pool, tasks)
+        episodes_s.append(time.perf_counter() - began)
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        resident_mib.append(pages * os.sysconf("SC_PAGE_SIZE") / 2**20)
         return outcomes
 
-
-def train(run: Path, count: int, iterations: int, settings: list[str]) -> tuple[Any, list[float]]:
-    """Train anew; the timed pool (one worker) or None, and the seconds of each iteration."""
-    timed: list[_TimedPool] = []
-
-    class Recorded(_TimedPool):
-        def __init__(self, make: Callable[[], Worker[Task, Outcome]]) -> None:
-            super().__init__(make)
-            timed.append(self)
-
-    with mock.patch.object(pools, "InProcessPool", Recorded):
-        status = es.main(
-            ["--out", str(run), "--set", *settings, f"workers={count}", f"iterations={iterations}"]
-        )
+    changes = [*settings, f"workers={count}", f"iterations={iterations}"]
+    with mock.patch.object(pools.InProcessPool, "run", timed):
+        status = es.main(["--out", str(run), "--set", *changes])
     if status != 0:
         raise SystemExit(status)
-    with (run / "metrics.csv").open() as lines:
-        wall = [0.0, *(float(row["wall_s"]) for row in csv.DictReader(lines))]
-    laps = [after - before for before, after in pairwise(wall)]
-    return (timed[0] if timed else None), laps
+    wall_s = read_metrics(run).columns["wall_s"]
+    return np.diff(wall_s, prepend=0.0).tolist(), episodes_s, resident_mib
 
 
 def run(args: Arguments) -> dict[str, Any]:
@@ -75,11 +59,10 @@ def run(args: Arguments) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         for repeat in range(args.repeats):
             place = Path(scratch)
-            pool, one = train(place / f"one{repeat}", 1, args.iterations, args.set)
-            overheads += [1 - s / lap for s, lap in zip(pool.seconds[1:], one[1:], strict=True)]
-            every = max(1, args.iterations // 5)
-            memory.append([round(mib, 1) for mib in pool.resident_mib[::every]])
-            _, two = train(place / f"two{repeat}", 2, args.iterations, args.set)
+            one, episodes_s, mib = train(place / f"one{repeat}", 1, args.iterations, args.set)
+            overheads += [1 - s / lap for s, lap in zip(episodes_s[1:], one[1:], strict=True)]
+            memory.append([round(value, 1) for value in mib[:: max(1, args.iterations // 5)]])
+            two, _, _ = train(place / f"two{repeat}", 2, args.iterations, args.set)
             ratios += [a / b for a, b in zip(one[1:], two[1:], strict=True)]
     figures = {
         "overhead_share_median": statistics.median(overheads),
@@ -99,6 +82,6 @@ main = figure.file_command(
     run,
     figure.option("--iterations", type=positive, default=8),
     figure.option("--repeats", type=positive, default=3),
-    figure.option("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE"),
+    figure.SET,
     file="--json",
 )

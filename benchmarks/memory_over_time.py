@@ -18,7 +18,7 @@ import torch
 
 from envs.stepping_stones.config import DECISION_S
 from experiments import figure
-from experiments.figure import Arguments, Lines
+from experiments.figure import Arguments, Lines, Rows
 from policies import build_for, compile_act
 from policies.common.compiled import AFTER
 from policies.place_memory.config import PlaceMemoryConfig
@@ -70,40 +70,33 @@ def walked(job: BCConfig, seconds: int, seed: int) -> tuple[Observations, dict[s
 def measured(policy: Any, seen: Observations) -> dict[str, list[float]]:
     """Second by second: FLOPs of its last decision and of attention in it, numbers carried after
     it, and the median of the others' milliseconds."""
-    rows: dict[str, list[float]] = {
-        key: [] for key in ("second", "flops", "attention_flops", "carried", "ms")
-    }
     for observation in seen[: AFTER + 2]:  # from then on it is compiled, as in use
         policy.act(observation)
     policy.reset()
-    for second in range(1, len(seen) // WINDOW + 1):
-        *timed, last = seen[(second - 1) * WINDOW : second * WINDOW]
+    rows: Rows = []
+    for start in range(0, len(seen) - WINDOW + 1, WINDOW):
+        *timed, last = seen[start : start + WINDOW]
         with torch.no_grad():
             times_ms = [thread_ms(partial(policy.act, observation)) for observation in timed]
         counter = count(partial(policy.act, last))
-        rows["second"].append(second)
-        rows["flops"].append(counter.total)
-        rows["attention_flops"].append(sum(counter.by_component[name] for name in ATTENTION))
-        rows["carried"].append(policy.carried)
-        rows["ms"].append(statistics.median(times_ms))
-    return rows
+        rows.append(
+            {
+                "second": len(rows) + 1,
+                "flops": counter.total,
+                "attention_flops": sum(counter.by_component[name] for name in ATTENTION),
+                "carried": policy.carried,
+                "ms": statistics.median(times_ms),
+            }
+        )
+    return {key: figure.column(rows, key) for key in rows[0]}
 
 
-def draw(rows: dict[str, dict[str, list[float]]]) -> Any:
-    """FLOPs, numbers carried and milliseconds against seconds, a line a memory."""
-    plot, axes = figure.new_figure(3)
-    panels = {
-        "flops": "FLOPs of a decision",
-        "carried": "numbers carried to the next",
-        "ms": "CPU milliseconds of a decision",
-    }
-    for axis, (key, label) in zip(axes[0], panels.items(), strict=True):
-        for name, of_memory in rows.items():
-            axis.plot(of_memory["second"], of_memory[key], label=name)
-        axis.set(xlabel="time since the walk began, s", ylabel=label, yscale="log")
-        if key == "carried":
-            axis.set_yscale("symlog", linthresh=10)
-    axes[0, 0].legend(fontsize=8)
+def draw(results: dict[str, dict[str, list[float]]]) -> Any:
+    """FLOPs, numbers carried and milliseconds of a decision by second, a line for each memory."""
+    rows = [{"memory": name, **found} for name, found in results.items()]
+    keys = ("flops", "carried", "ms")
+    plot = figure.plot(rows, "second", keys, "memory", scales=("linear", "log"), marker="")
+    plot.axes[1].set_yscale("symlog", linthresh=10)
     return plot
 
 

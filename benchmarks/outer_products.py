@@ -7,6 +7,7 @@ gradients, and one sequence without. Both ways are timed in turn; figures are me
 `attend` makes no outer products where values are shorter than T, the length of f.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -15,7 +16,7 @@ from torch import Tensor
 
 import attention
 from attention import streaming
-from benchmarks.attention_speed import rounds_ms
+from benchmarks.timing import in_turn, medians
 from experiments import figure
 from experiments.figure import Arguments
 
@@ -50,35 +51,25 @@ def both_ways(dim: int, m: int, n: int, rounds: int) -> list[tuple[str, float, f
         generator = torch.Generator().manual_seed(1)
         x, y, v = torch.randn(3, batch, HEADS, LENGTH, dim, generator=generator)
         inputs = [t / t.norm(dim=-1, keepdim=True) for t in (x, y)] + [v]
-        times = rounds_ms(
-            {
-                "made": partial(run, partial(_by_outer_products, features), inputs),
-                "not made": partial(run, features.attend, inputs),
-            },
-            rounds if batch > 1 else 10 * rounds,
-            "cpu",
-        )
+        ways = {"made": partial(_by_outer_products, features), "not made": features.attend}
+        calls = {way: partial(run, attend, inputs) for way, attend in ways.items()}
+        rounds_of = rounds if batch > 1 else 10 * rounds
+        times = medians(in_turn(calls, rounds_of, time.perf_counter))
         found.append((name, times["made"], times["not made"]))
     return found
 
 
 def run(arguments: Arguments) -> None:
     """Time all sizes and print them."""
-    quick = arguments.quick
-    before = torch.get_num_threads()
-    try:
-        print(
-            f"{'d = dv':>6} {'m':>4} {'n':>4} {'T':>4}  {'':10} {'made, ms':>10} {'not made':>10}"
-        )
-        for dim, m, n in SIZES[:1] if quick else SIZES:
-            for name, made, not_made in both_ways(dim, m, n, 2 if quick else 9):
-                print(
-                    f"{dim:6} {m:4} {n:4} {4 * m:4}  {name:10} {made:10.2f} {not_made:10.2f}"
-                    f"  {made / not_made:.2f} times",
-                    flush=True,
-                )
-    finally:
-        torch.set_num_threads(before)
+    head = f"{'d = dv':>6} {'m':>4} {'n':>4} {'T':>4}  {'':10} {'made, ms':>10} {'not made':>10}"
+    print(head)
+    for dim, m, n in SIZES[:1] if arguments.quick else SIZES:
+        for name, made, not_made in both_ways(dim, m, n, 2 if arguments.quick else 9):
+            print(
+                f"{dim:6} {m:4} {n:4} {4 * m:4}  {name:10} {made:10.2f} {not_made:10.2f}"
+                f"  {made / not_made:.2f} times",
+                flush=True,
+            )
 
 
 main = figure.file_command(

@@ -10,16 +10,16 @@ the torques of the same walk, with no controller, sensors or cameras.
 
 import statistics
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import wraps
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
+from unittest import mock
 
 import gymnasium
 import numpy as np
 
 import envs
+from benchmarks.timing import Parts, clocked, spent_ms
 from envs.cameras import DepthCameras
 from envs.stepping_stones import locomotion
 from envs.stepping_stones.env import DECISION_S, SteppingStonesEnv
@@ -29,65 +29,21 @@ from envs.stepping_stones.robot import Laikago
 from envs.stepping_stones.sensors import Sensors
 from envs.stepping_stones.stance_mpc import StanceMpc
 from experiments import figure
-from experiments.figure import Arguments
+from experiments.figure import Arguments, Lines
 from training.analysis.agents import EVALUATION_SEED, positive
 
-PARTS: dict[str, tuple[tuple[Any, str], ...]] = {
+PARTS: Parts = {
     "physics": ((Laikago, "advance"),),
     "stance MPC": ((StanceMpc, "solve"),),
     "state reads": ((Laikago, "read"),),
     "estimation, kinematics": (
-        (StateEstimator, "update"),
-        (locomotion, "forward"),
-        (locomotion, "inverse"),
+        (StateEstimator, "update"), (locomotion, "forward"), (locomotion, "inverse"),
     ),
     "cameras": ((DepthCameras, "render"),),
     "sensor noise": ((Sensors, "measure"), (Sensors, "depth")),
     "gait, swing, torques": ((Locomotion, "torques"), (Locomotion, "sense")),
     "the rest of step": ((SteppingStonesEnv, "step"),),
-}
-"""Part -> functions; time in a function inside another one counts for the inner one only."""
-
-
-class Clock:
-    """CPU time inside `step` by part, each function without those that it calls."""
-
-    def __init__(self) -> None:
-        self.seconds: defaultdict[str, float] = defaultdict(float)
-        self._inner: list[float] = []
-
-    def around(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function`, timed where it runs inside `step`."""
-        outermost = function is SteppingStonesEnv.step
-
-        @wraps(function)
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            if not (outermost or self._inner):  # reset uses the same functions
-                return function(*args, **kwargs)
-            self._inner.append(0.0)
-            start = time.process_time()
-            try:
-                return function(*args, **kwargs)
-            finally:
-                spent = time.process_time() - start
-                self.seconds[part] += spent - self._inner.pop()
-                if self._inner:
-                    self._inner[-1] += spent
-
-        return timed
-
-
-@contextmanager
-def replaced(replacements: Sequence[tuple[Any, str, Callable[..., Any]]]) -> Iterator[None]:
-    """Attributes of classes or modules replaced, and put back at the end."""
-    originals = [(owner, name, getattr(owner, name)) for owner, name, _ in replacements]
-    try:
-        for owner, name, new in replacements:
-            setattr(owner, name, new)
-        yield
-    finally:
-        for owner, name, original in originals:
-            setattr(owner, name, original)
+}  # fmt: skip
 
 
 def walk(world: SteppingStonesEnv, seed: int) -> tuple[float, float]:
@@ -105,16 +61,10 @@ def walk(world: SteppingStonesEnv, seed: int) -> tuple[float, float]:
 
 
 def parts(world: SteppingStonesEnv, seeds: Sequence[int]) -> dict[str, float]:
-    """CPU milliseconds a simulated second, by part."""
-    clock = Clock()
-    timed = [
-        (owner, name, clock.around(part, getattr(owner, name)))
-        for part, functions in PARTS.items()
-        for owner, name in functions
-    ]
-    with replaced(timed):
+    """CPU milliseconds a simulated second of each part."""
+    with clocked(PARTS, "step") as clock:
         simulated = sum(walk(world, seed)[0] for seed in seeds)
-    return {part: 1e3 * clock.seconds[part] / simulated for part in PARTS}
+    return {part: 1e3 * sum(call[part] for call in clock.calls) / simulated for part in PARTS}
 
 
 def bare_physics(world: SteppingStonesEnv, seed: int) -> float:
@@ -131,24 +81,19 @@ def bare_physics(world: SteppingStonesEnv, seed: int) -> float:
         torques.append((torques_n_m.copy(), steps))
         advance(robot, torques_n_m, steps)
 
-    with replaced([(Laikago, "place", record_place), (Laikago, "advance", record_advance)]):
+    with mock.patch.multiple(Laikago, place=record_place, advance=record_advance):
         simulated, _ = walk(world, seed)
     robot = world._robot
     end = robot.read().position_m
     robot.place(*start)
-    before = time.process_time()
-    for torques_n_m, steps in torques:
-        robot.advance(torques_n_m, steps)
-    spent = time.process_time() - before
+
+    def repeat() -> None:
+        for torques_n_m, steps in torques:
+            robot.advance(torques_n_m, steps)
+
+    spent = spent_ms(repeat)
     assert (robot.read().position_m == end).all()  # it was the same walk
-    return 1e3 * spent / simulated
-
-
-def reset_ms(world: SteppingStonesEnv, seed: int) -> float:
-    """CPU milliseconds of one reset."""
-    start = time.process_time()
-    world.reset(seed=seed)
-    return 1e3 * (time.process_time() - start)
+    return spent / simulated
 
 
 def measure(seeds: Sequence[int], **settings: Any) -> dict[str, Any]:
@@ -163,7 +108,8 @@ def measure(seeds: Sequence[int], **settings: Any) -> dict[str, Any]:
             bares.append(bare_physics(world, seed))
             rates.append(simulated / stepping)
             shares.append(bares[-1] * simulated / (1e3 * stepping))
-        resets = [reset_ms(world, seed) for seed in range(seeds[0], seeds[0] + 50)]
+        first = range(seeds[0], seeds[0] + 50)
+        resets = [spent_ms(partial(world.reset, seed=seed)) for seed in first]
         bare = statistics.median(bares)
         spent = parts(world, seeds)
     return {
@@ -179,31 +125,32 @@ def measure(seeds: Sequence[int], **settings: Any) -> dict[str, Any]:
     }
 
 
-def report(figures: dict[str, Any]) -> str:
+def report(figures: dict[str, Any]) -> Lines:
     """The figures as text."""
     rates = figures["simulated_s_per_core_s_by_episode"]
     spent = figures["ms_per_simulated_s"]
     total = sum(spent.values())
-    lines = [
+    yield (
         f"whole environment  {figures['simulated_s_per_core_s']:6.2f} simulated s a core-second "
-        f"({min(rates):.2f} to {max(rates):.2f} over {len(rates)} episodes)",
-        f"bare physics       {figures['bare_physics_s_per_core_s']:6.2f}",
-        f"of a step          {figures['bare_physics_share']:6.2f} is bare physics",
+        f"({min(rates):.2f} to {max(rates):.2f} over {len(rates)} episodes)"
+    )
+    yield f"bare physics       {figures['bare_physics_s_per_core_s']:6.2f}"
+    yield f"of a step          {figures['bare_physics_share']:6.2f} is bare physics"
+    yield (
         f"reset              {figures['reset_ms_median']:6.2f} ms "
-        f"(at most {figures['reset_ms_max']:.2f})",
-        "",
-        f"{'part of step':<24} {'ms a simulated s':>16} {'share':>7}",
-        *(f"{part:<24} {ms:>16.1f} {ms / total:>7.1%}" for part, ms in spent.items()),
-        f"{'all':<24} {total:>16.1f} {1:>7.1%}",
-        f"{'bare physics':<24} {figures['bare_physics_ms_per_simulated_s']:>16.1f}",
+        f"(at most {figures['reset_ms_max']:.2f})\n"
+    )
+    rows = [
+        (part, f"{ms:.1f}", f"{ms / total:.1%}") for part, ms in (*spent.items(), ("all", total))
     ]
-    return "\n".join(lines)
+    rows.append(("bare physics", f"{figures['bare_physics_ms_per_simulated_s']:.1f}", ""))
+    yield from figure.lines(("part of step", "ms a simulated s", "share"), rows, 24, 17, 8)
 
 
 def run(arguments: Arguments) -> dict[str, Any]:
     """Measure and print."""
     figures = measure(range(arguments.seed, arguments.seed + arguments.episodes))
-    print(report(figures))
+    print("\n".join(report(figures)))
     return figures
 
 

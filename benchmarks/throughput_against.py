@@ -7,50 +7,25 @@ turns: the oracle walks 2 s, and its torques alone drive the same walk again (ba
 are medians of CPU time, factors medians over the turns. DIR's code runs, as in its own benchmark.
 """
 
-from __future__ import annotations
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import json
 import statistics
-import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from benchmarks.checkouts import Checkout
+from benchmarks.timing import Checkout
+from experiments import figure
+from training.analysis.agents import positive
+from training.io.config import UserError
 
 HERE = Path(__file__).resolve().parents[1]
-_EPISODE_S = 2.0
-_SEEDS = 3
-
-
-def work() -> None:
-    """Time the walk of each seed that standard input names, in the checkout that is imported."""
-    import gymnasium
-
-    import envs
-    from benchmarks import throughput
-
-    env: Any = gymnasium.make(envs.STEPPING_STONES, episode_s=_EPISODE_S).unwrapped
-    throughput.walk(env, 0)
-    print(json.dumps(str(Path(envs.__file__).resolve().parents[1])), flush=True)
-    for line in sys.stdin:
-        simulated, spent = throughput.walk(env, int(line))
-        print(json.dumps([1e3 * spent / simulated, throughput.bare_physics(env, int(line))]))
-        sys.stdout.flush()
+SEEDS = 3
 
 
 def _walker(folder: Path) -> Checkout:
     """A process that walks in one checkout. Raises OSError if it has no such environment."""
-    from benchmarks.checkouts import Checkout  # late: `work` runs where there may be none
-
     if not (folder / "benchmarks" / "throughput.py").is_file():
         raise OSError("it has no benchmarks/throughput.py")
-    walker = Checkout(folder, Path(__file__))
+    walker = Checkout(folder, Path(__file__).with_name("timed_walks.py"))
     found = json.loads(walker.read() or "null")
     if found != str(folder):
         walker.close()
@@ -63,7 +38,7 @@ def measure(other: Path, walks: int) -> dict[str, Any]:
     walkers = {"there": _walker(other), "here": _walker(HERE)}
     try:
         turns = [
-            {name: json.loads(walker.ask(str(turn % _SEEDS))) for name, walker in walkers.items()}
+            {name: json.loads(walker.ask(str(turn % SEEDS))) for name, walker in walkers.items()}
             for turn in range(walks)
         ]
     finally:
@@ -97,38 +72,19 @@ def report(figures: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def run(argv: Sequence[str] | None = None) -> int:
-    """Parse the command line and run it. Raises UserError."""
-    from experiments.figure import provenance, write_json
-    from training.analysis.agents import positive
-    from training.io.config import ArgumentParser, UserError
-
-    parser = ArgumentParser(
-        prog="python -m benchmarks.throughput_against", description=__doc__.split("\n")[0]
-    )
-    parser.add_argument("other", metavar="DIR", help="the other checkout; its code runs")
-    parser.add_argument("--walks", type=positive, default=24, help="of each (default %(default)s)")
-    parser.add_argument("--json", metavar="FILE", help="write the figures here too")
-    arguments = parser.parse_args(argv)
+def run(arguments: figure.Arguments) -> dict[str, Any]:
+    """Time both checkouts and print the report. Raises UserError."""
     try:
         figures = measure(Path(arguments.other).resolve(), arguments.walks)
     except OSError as error:
         raise UserError(f"DIR {arguments.other} is no checkout to time: {error}") from None
     print(report(figures))
-    if arguments.json:
-        write_json("--json", arguments.json, {**figures, "provenance": provenance({})})
-    return 0
+    return figures
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Command line: exit status 0, or 2 for a mistake in the arguments."""
-    from training.io.config import exit_status
-
-    return exit_status(lambda: run(argv))
-
-
-if __name__ == "__main__":
-    # As a file of its own it is the process of a checkout, as a module the command.
-    if __package__:
-        sys.exit(main())
-    work()
+main = figure.file_command(
+    run,
+    figure.option("other", metavar="DIR", help="the other checkout; its code runs"),
+    figure.option("--walks", type=positive, default=24, help="of each (default %(default)s)"),
+    file="--json",
+)

@@ -4,16 +4,11 @@ Reads "name calls" a line, runs the case so often, writes the CPU milliseconds o
 here is in both checkouts: this file is run by its path, and imports what PYTHONPATH leads to.
 """
 
-from __future__ import annotations
-
-import os
 import sys
 import time
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 from torch import Tensor, nn

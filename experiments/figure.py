@@ -19,6 +19,7 @@ from inspect import unwrap
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from training.io.config import ArgumentParser, UserError, exit_status
@@ -234,18 +235,62 @@ def curves(
     axis: Any, rows: Rows, x: str, y: str, by: str, error: str | None = None, **style: Any
 ) -> None:
     """A line for each value of `by`, with a legend and a grid: column `y` against column `x`, and a
-    band of plus and minus column `error`.
+    band of plus and minus column `error`. The columns hold numbers, or a list in each row.
     """
     for i, label in enumerate(unique(rows, by)):
         chosen = select(rows, **{by: label})
-        places, values = column(chosen, x), column(chosen, y)
+        places, values = (np.hstack(column(chosen, key)).astype(float) for key in (x, y))
         axis.plot(places, values, label=label, **{"color": f"C{i}", **style})
         if error is not None:
-            spread = [row[error] or 0.0 for row in chosen]
-            low = [value - e for value, e in zip(values, spread, strict=True)]
-            high = [value + e for value, e in zip(values, spread, strict=True)]
-            axis.fill_between(places, low, high, color=f"C{i}", alpha=0.15, lw=0)
+            spread = np.array([row[error] or 0.0 for row in chosen])
+            axis.fill_between(places, values - spread, values + spread, color=f"C{i}", alpha=0.2)
     finish(axis)
+
+
+def plot(
+    rows: Rows,
+    x: str,
+    y: str | Sequence[str],
+    by: str,
+    panel: str | None = None,
+    scales: tuple[str, str] = ("linear", "linear"),
+    **style: Any,
+) -> Any:
+    """A plot of `curves`: a panel for each column of `y` and, below each other, value of `panel`.
+
+    Args:
+        rows: the results.
+        x: column of the horizontal axis.
+        y: column or columns of the vertical axis.
+        by: column of the lines' labels.
+        panel: column that divides the rows; None: one part.
+        scales: Matplotlib's scales of the two axes.
+        style: options of `curves`.
+    """
+    keys = [y] if isinstance(y, str) else y
+    parts = {"": rows} if panel is None else {
+        f"{panel}: {value}": select(rows, **{panel: value}) for value in unique(rows, panel)
+    }  # fmt: skip
+    whole, axes = new_figure(len(keys), len(parts))
+    for line, (title, part) in zip(axes, parts.items(), strict=True):
+        for axis, key in zip(line, keys, strict=True):
+            curves(axis, part, x, key, by, **{"marker": ".", **style})
+            axis.set(title=title, xlabel=x.replace("_", " "), ylabel=key.replace("_", " "))
+            axis.set(xscale=scales[0], yscale=scales[1])
+    return whole
+
+
+def bars(rows: Rows, label: str, values: Sequence[str], scale: str = "linear") -> Any:
+    """A plot of horizontal bars: one for each row and column of `values`; None draws no bar."""
+    whole, ((axis,),) = new_figure(1, size=(7, 1.2 + 0.35 * len(rows)))
+    for i, key in enumerate(values):
+        places = np.arange(len(rows)) + 0.4 * i
+        axis.barh(places, [row[key] or 0.0 for row in rows], 0.35, label=key.replace("_", " "))
+    axis.set_yticks(np.arange(len(rows)), column(rows, label))
+    axis.set_xscale(scale)
+    axis.invert_yaxis()
+    finish(axis)
+    return whole
 
 
 def finish(*axes: Any, size: float = 7) -> None:

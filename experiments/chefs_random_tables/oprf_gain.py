@@ -9,7 +9,6 @@ brackets, at d = 2, where |x + y|^2 is small enough to measure it: the ratio fro
 The paper prints one number: mu is below -60 at d = 64 and |x + y|^2 = 100.
 """
 
-import math
 from typing import Any
 
 import torch
@@ -18,50 +17,53 @@ from torch import Tensor
 import attention
 from attention import theory
 from experiments import figure
-from experiments.figure import Arguments, Lines, Rows
+from experiments.figure import Arguments, Lines, Row, Rows
 
 DIMS = (2, 4, 16, 64, 256)
 SHOWN = (0.5, 1.0, 10.0, 50.0, 100.0)
 MEASURED = (0.5, 1.0)
 
 
-def gains(square: Tensor, dim: int) -> Tensor:
-    """mu at |x + y|^2, elementwise."""
-    x = torch.zeros(len(square), dim, dtype=torch.float64)
-    x[:, 0] = square.sqrt() / 2
-    return (theory.mse("oprf", x, x, 1) / theory.mse("positive", x, x, 1)).log()
+def _points(squares: Tensor, dim: int) -> Tensor:
+    """x = y with |x + y|^2 as given, (len(squares), dim)."""
+    x = torch.zeros(len(squares), dim, dtype=torch.float64)
+    x[:, 0] = squares.sqrt() / 2
+    return x
 
 
-def drawn_gain(square: float, dim: int, draws: int, seed: int) -> float:
-    """mu from `draws` features of each map."""
-    x = torch.zeros(1, dim, dtype=torch.float64)
-    x[0, 0] = math.sqrt(square) / 2
-    A = float(theory.oprf_parameter(square, dim))
+def gains(squares: Tensor, dim: int) -> list[float]:
+    """mu at each |x + y|^2."""
+    x = _points(squares, dim)
+    return (theory.mse("oprf", x, x, 1) / theory.mse("positive", x, x, 1)).log().tolist()
+
+
+def drawn_gain(square: Tensor, dim: int, draws: int, seed: int) -> float:
+    """mu at |x + y|^2 (1,) from `draws` features of each map."""
+    x = _points(square, dim)
     variances = []
-    maps: dict[str, dict[str, Any]] = {"oprf": {"A": A}, "positive": {}}
-    for name, options in maps.items():
+    for name, options in (("oprf", {"A": float(theory.oprf_parameter(square, dim))}),
+                          ("positive", {})):  # fmt: skip
         fm = attention.feature_map(
             name, dim, draws, projection="iid", dtype=torch.float64, seed=seed, **options
         )
         terms = draws * fm.queries(x) * fm.keys(x)
-        variances.append(float((terms - attention.kernels.softmax(x, x)).square().mean()))
-    return math.log(variances[0] / variances[1])
+        variances.append((terms - attention.kernels.softmax(x, x)).square().mean())
+    return float((variances[0] / variances[1]).log())
 
 
 def measure(arguments: Arguments) -> Rows:
     """One entry per dimension."""
     points, draws = (21, 20_000) if arguments.quick else (201, 1_000_000)
     square = torch.linspace(0.1, 100, points, dtype=torch.float64)
-    results = []
+    shown, measured = (torch.tensor(v, dtype=torch.float64) for v in (SHOWN, MEASURED))
+    results: Rows = []
     for dim in DIMS:
-        entry: dict[str, Any] = {
-            "dim": dim,
-            "square": square.tolist(),
-            "mu": gains(square, dim).tolist(),
-            "shown": gains(torch.tensor(SHOWN, dtype=torch.float64), dim).tolist(),
-        }
+        entry: Row = {"dim": dim, "square": square.tolist(), "mu": gains(square, dim)}
+        entry["shown"] = gains(shown, dim)
         if dim == DIMS[0]:
-            entry["drawn"] = [drawn_gain(v2, dim, draws, arguments.seed) for v2 in MEASURED]
+            entry["drawn"] = [
+                drawn_gain(v2, dim, draws, arguments.seed) for v2 in measured.split(1)
+            ]
         results.append(entry)
     return results
 
@@ -78,13 +80,8 @@ def show(results: Rows) -> Lines:
 
 
 def draw(results: Rows) -> Any:
-    """mu against |x + y|^2."""
-    plot, ((axis,),) = figure.new_figure(1)
-    for entry in results:
-        axis.plot(entry["square"], entry["mu"], label=f"d = {entry['dim']}")
-    axis.set(xlabel="|x + y|^2", ylabel="mu", title="log(var OPRF / var positive) (Fig. 1)")
-    figure.finish(axis)
-    return plot
+    """mu against |x + y|^2 (Figure 1, right)."""
+    return figure.plot(results, "square", "mu", "dim", marker="")
 
 
 main = figure.command(measure, show, draw, plotted=("square", "mu"))

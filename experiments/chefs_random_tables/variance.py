@@ -28,6 +28,8 @@ from experiments.figure import Arguments, Lines, Rows
 DIM = 64
 SIGNED = ("trig", "gerf", "poisson", "geometric")
 POSITIVE = ("positive", "oprf", "poisson_plus", "geometric_plus")
+PLAIN = ("trig", "poisson", "geometric", "positive", "oprf")
+"""Maps whose variance has no further parameter."""
 REGIMES = ("normal", "sphere", "heterogen", "digits")
 CLAIMS = {
     ("normal", "gerf", "trig"): 80,
@@ -65,11 +67,9 @@ def log_variances(x: Tensor, y: Tensor) -> dict[str, Tensor]:
     def log_variance(name: str, **options: Any) -> Tensor:
         return theory.mse(name, x, y, 1, kernel="gaussian", **options).log()
 
-    gerf = torch.minimum(log_variance("gerf", s=1), log_variance("gerf", s=-1))
     return {
-        "gerf": gerf,
-        **{name: log_variance(name) for name in ("trig", "poisson", "geometric")},
-        **{name: log_variance(name) for name in ("positive", "oprf")},
+        "gerf": torch.minimum(log_variance("gerf", s=1), log_variance("gerf", s=-1)),
+        **{name: log_variance(name) for name in PLAIN},
         **{name: log_variance(name, shift=shift) for name in ("poisson_plus", "geometric_plus")},
     }
 
@@ -89,6 +89,10 @@ def measure(arguments: Arguments) -> Rows:
     return results
 
 
+def _gain(at_one: dict[Any, float], regime: str, better: str, worse: str) -> str:
+    return f"{at_one[regime, worse] - at_one[regime, better]:.1f}"
+
+
 def show(results: Rows) -> Lines:
     """Mean log-variances at s = 1, then the published ratios beside ours."""
     at_one = {(r["regime"], r["map"]): r["mean"] for r in results if r["scale"] == 1}
@@ -97,30 +101,15 @@ def show(results: Rows) -> Lines:
     yield from figure.lines(("map", *REGIMES), rows, 16, 12)
     yield ""
     claims = [
-        (f"{regime}: {worse} / {better}", f"> {claim}",
-         f"{at_one[regime, worse] - at_one[regime, better]:.1f}")
-        for (regime, better, worse), claim in CLAIMS.items()
-    ]  # fmt: skip
+        (f"{case[0]}: {case[2]} / {case[1]}", f"> {claim}", _gain(at_one, *case))
+        for case, claim in CLAIMS.items()
+    ]
     yield from figure.lines(("log of the variance ratio", "published", "ours"), claims, 44, 10, 8)
 
 
 def draw(results: Rows) -> Any:
-    """Log-variance against scale: one column per regime, signed maps above, positive ones below."""
-    plot, axes = figure.new_figure(len(REGIMES), 2)
-    for row, names in zip(axes, (SIGNED, POSITIVE), strict=True):
-        for axis, regime in zip(row, REGIMES, strict=True):
-            for i, name in enumerate(names):
-                curve = [r for r in results if r["regime"] == regime and r["map"] == name]
-                scale, mean, std = (
-                    torch.tensor([r[key] for r in curve]) for key in ("scale", "mean", "std")
-                )
-                axis.plot(scale, mean, color=f"C{i}", label=name)
-                axis.fill_between(scale, mean - std, mean + std, color=f"C{i}", alpha=0.15, lw=0)
-            axis.set(title=regime, xlabel="scale s")
-            axis.grid(alpha=0.3)
-        row[0].set_ylabel("log variance, one projection")
-        row[0].legend(fontsize=7)
-    return plot
+    """Log-variance against scale (Figure 2): a panel for each regime."""
+    return figure.plot(results, "scale", "mean", "map", "regime", error="std")
 
 
 main = figure.command(measure, show, draw)

@@ -240,59 +240,9 @@ def ordering(results: Rows) -> dict[str, Any]:
 
 
 def draw(report: dict[str, Any]) -> Any:
-    """Kernel error of the shallow and the deep kernel, and accuracy, against columns."""
-    plot, (axes,) = figure.new_figure(3, size=(4.2, 4.0))
-    axes[1].sharey(axes[0])
-    colours = {RFS: "C0", PLAIN: "C7", RR: "C3", RFS_RR: "C3"}
-    for axis, kernel in zip(axes, ("shallow", "deep"), strict=False):
-        for method in METHODS[kernel]:
-            rows = _select(report, kernel, method)
-            axis.loglog(
-                [r["columns"] for r in rows],
-                [r["root_mean_square"] for r in rows],
-                "o-",
-                color=colours[method],
-                markersize=4,
-                label=method,
-            )
-        axis.set_title(f"{kernel} kernel")
-        axis.set_ylabel("root mean square error of the kernel")
-        axis.legend()
-    for number, kernel in enumerate(METHODS):
-        rows = _select(report, kernel, RFS)
-        accuracy = [100 * r["accuracy"] for r in rows]
-        axes[2].errorbar(
-            [r["columns"] for r in rows],
-            accuracy,
-            yerr=[100 * r["accuracy_std"] for r in rows],
-            fmt="o-",
-            color=f"C{number}",
-            markersize=4,
-            capsize=2,
-            label=kernel,
-        )
-        exact = 100 * report["exact"][kernel]["accuracy"]
-        axes[2].axhline(exact, color=f"C{number}", linestyle="--", linewidth=1)
-    rows = _select(report, "shallow", RR)
-    axes[2].plot(
-        [r["columns"] for r in rows],
-        [100 * r["accuracy"] for r in rows],
-        "x:",
-        color="C1",
-        label="shallow, RR",
-    )
-    axes[2].set_xscale("log")
-    axes[2].set_title("accuracy of RFS (dashed: exact kernel)")
-    axes[2].set_ylabel("test accuracy, %")
-    axes[2].legend(loc="lower right")
-    for axis in axes:
-        axis.set_xlabel("columns")
-        axis.grid(alpha=0.3)
-    return plot
-
-
-def _select(report: dict[str, Any], kernel: str, method: str) -> Rows:
-    return [r for r in report["results"] if (r["kernel"], r["method"]) == (kernel, method)]
+    """Kernel error and accuracy against columns, a panel for each kernel."""
+    keys = ("root_mean_square", "accuracy")
+    return figure.plot(report["results"], "columns", keys, "method", "kernel", ("log", "log"))
 
 
 def measure(arguments: Arguments) -> dict[str, Any]:

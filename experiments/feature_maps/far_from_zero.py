@@ -20,7 +20,7 @@ from experiments.figure import Arguments, Lines, Rows
 ROWS, DIM, WIDTH = 200, 16, 256
 MAPS = ("trig", "hyperbolic", "positive", "oprf", "gerf", "poisson", "poisson_plus")
 LENGTHS = (0.0, 1.0, 2.0, 4.0, 8.0, 50.0)
-"""Of the mean, in bandwidths."""
+"""Lengths of the mean, in bandwidths."""
 
 
 def gram_error(name: str, rows: Tensor, seed: int) -> float:
@@ -28,11 +28,9 @@ def gram_error(name: str, rows: Tensor, seed: int) -> float:
     functions = attention.feature_map(name, DIM, 1, kernel="gaussian").output_dim
     fm = attention.feature_map(
         name, DIM, WIDTH // functions, kernel="gaussian", seed=seed, dtype=torch.float64
-    )
-    fm.fit(rows, rows)
+    ).fit(rows, rows)
     exact = attention.kernels.gaussian(rows.unsqueeze(-2), rows)
-    estimate = fm.queries(rows) @ fm.keys(rows).mT
-    return float((estimate - exact).norm() / exact.norm())
+    return float((fm.queries(rows) @ fm.keys(rows).mT - exact).norm() / exact.norm())
 
 
 def measure(arguments: Arguments) -> Rows:
@@ -41,7 +39,7 @@ def measure(arguments: Arguments) -> Rows:
     generator = torch.Generator().manual_seed(seed)
     rows = torch.randn(ROWS, DIM, generator=generator, dtype=torch.float64) * DIM**-0.5
     direction = torch.nn.functional.normalize(torch.ones(DIM, dtype=torch.float64), dim=0)
-    results = []
+    results: Rows = []
     for length in LENGTHS:
         moved = rows + length * direction
         for name in MAPS:
@@ -52,26 +50,23 @@ def measure(arguments: Arguments) -> Rows:
     return results
 
 
-def draw(results: Rows) -> Any:
-    """Error against the mean's length, maps as they are."""
-    plot, ((axis,),) = figure.new_figure(1)
-    moved = [r for r in results if r["way"] == "as it is"]
-    figure.curves(axis, moved, "length", "error", "map")
-    axis.set(xlabel="length of the mean, bandwidths", ylabel="relative error")
-    axis.set(xscale="symlog", yscale="log")
-    return plot
-
-
 def show(results: Rows) -> Lines:
     """Median errors by map, as it is and centred, and length."""
-    errors = {(r["map"], r["way"], r["length"]): f"{r['error']:.3g}" for r in results}
     rows = [
-        (f"{name}, {way}", *(errors[name, way, length] for length in LENGTHS))
+        (
+            f"{name}, {way}",
+            *(f"{r['error']:.3g}" for r in figure.select(results, map=name, way=way)),
+        )
         for name in MAPS
         for way in ("as it is", "centred")
     ]
     head = ("relative error of the Gram matrix", *(f"{n:g}" for n in LENGTHS))
     yield from figure.lines(head, rows, 36, 10)
+
+
+def draw(results: Rows) -> Any:
+    """Error against the mean's length, as it is and centred."""
+    return figure.plot(results, "length", "error", "map", "way", ("symlog", "log"))
 
 
 main = figure.command(measure, show, draw)

@@ -179,25 +179,8 @@ def show(results: Rows) -> Lines:
 
 
 def draw(results: Rows) -> Any:
-    """Means with ranges; published ranges as thin bars to the right of ours."""
-    plot, axes = figure.new_figure(2, 2, (5.5, 4.0))
-    for axis, (name, _, _) in zip(axes.flat, DATA_SETS, strict=False):
-        for number, label in enumerate(MAPS):
-            rows = [row for row in results if (row["data"], row["map"]) == (name, label)]
-            counts = [row["m"] + 1.5 * number for row in rows]
-            mean = [row["mse"] for row in rows]
-            below = [row["mse"] - row["least"] for row in rows]
-            above = [row["largest"] - row["mse"] for row in rows]
-            axis.errorbar(
-                counts, mean, (below, above), marker="o", ms=3, color=f"C{number}", label=label
-            )
-            if rows[0]["published"] is not None:
-                low, high = zip(*(row["published"] for row in rows), strict=True)
-                places = [count + 0.75 for count in counts]
-                axis.vlines(places, low, high, color=f"C{number}", lw=4, alpha=0.25)
-        axis.set(yscale="log", xlabel="m", ylabel="mean squared error", title=name)
-        axis.legend(fontsize=7, title="pale bars: published ranges", title_fontsize=7)
-    return plot
+    """Means by number of features, a panel for each data set."""
+    return figure.plot(results, "m", "mse", "map", "data", ("linear", "log"))
 
 
 main = figure.command(measure, show, draw)

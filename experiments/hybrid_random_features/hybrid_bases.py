@@ -159,29 +159,13 @@ def errors_of(candidate: Map, d: int, dv: int, draws: int, seed: int) -> Rows:
 
 def draw(results: Rows, r: float = 1.5) -> Any:
     """Relative errors by angle at one length, a panel for each d and dv."""
-    plot, axes = figure.new_figure(2, 2, (8.0, 4.2))
-    degrees = torch.linspace(0, 180, ANGLES).tolist()
-    for axis, (d, dv) in zip(axes.flat, SIZES, strict=False):
-        rows = [row for row in results if (row["d"], row["dv"], row["length"]) == (d, dv, r)]
-        for number, row in enumerate(rows):
-            hybrid = "+trig" in row["map"]
-            errors = [max(error, 1e-4) for error in row["relative_error_by_angle"]]
-            axis.plot(
-                degrees,
-                errors,
-                "-" if hybrid else "--",
-                color=COLOURS[number],
-                label=f"{row['map']}, m={row['m']}",
-            )
-        axis.set(
-            yscale="log",
-            ylim=(3e-3, None),
-            xlabel="angle, degrees",
-            ylabel="relative error",
-            title=f"d={d}, dv={dv}, length {r}",
-        )
-        axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
-    return plot
+    angles = torch.linspace(0, 180, ANGLES).tolist()
+    rows = [
+        {**row, "angle, degrees": angles, "sizes": f"d={row['d']}, dv={row['dv']}"}
+        for row in figure.select(results, length=r)
+    ]
+    key = "relative_error_by_angle"
+    return figure.plot(rows, "angle, degrees", key, "map", "sizes", ("linear", "log"), marker="")
 
 
 @torch.no_grad()

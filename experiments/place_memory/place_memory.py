@@ -38,6 +38,7 @@ RATES = (0.05, 0.2)
 SHOWN_KAPPA = 60.0
 """Of the kernels drawn: a bandwidth of 4 cm."""
 EXACT, GRID, MEAN = "exact attention", "grid of 1 cm", "mean of all that was seen"
+Build = Callable[[float, float | None], attention.LinearMemory]
 
 
 @dataclass(frozen=True)
@@ -54,51 +55,41 @@ class Paths:
     """The same, 1 for a hole."""
 
 
-@dataclass(frozen=True)
-class Arm:
-    """A memory, and what of it is chosen on the validation paths."""
-
-    label: str
-    build: Callable[..., attention.LinearMemory] | None = None
-    """(kappa, rate) -> the memory; None: one of the three that are none."""
-    rates: tuple[float | None, ...] = (None,)
+def _harmonic(m: int, rule: str = "sum") -> Build:
+    return lambda kappa, rate: attention.LinearMemory(
+        1, 1, "harmonic", m, kappa=kappa, period=PERIOD_M, decay=KEPT, rule=rule, rate=rate
+    )
 
 
-def arms() -> list[Arm]:
-    """All variants, beginning with exact attention, the reference of the others."""
-
-    def harmonic(m: int, rule: str = "sum") -> Callable[..., attention.LinearMemory]:
-        return lambda kappa, rate: attention.LinearMemory(
-            1, 1, "harmonic", m, kappa=kappa, period=PERIOD_M, decay=KEPT, rule=rule, rate=rate
+def _other(name: str, m: int, rule: str = "sum", **options: Any) -> Build:
+    def build(kappa: float, rate: float | None) -> attention.LinearMemory:
+        memory = attention.LinearMemory(
+            2, 1, name, m, kernel="gaussian", decay=KEPT, rule=rule, rate=rate, **options
         )
+        around = on_circle(torch.arange(0, PERIOD_M, 0.01), kappa)
+        memory.feature_map.fit(around, around)
+        return memory
 
-    def other(name: str, m: int, rule: str = "sum", **own: Any) -> Callable[..., Any]:
-        def build(kappa: float, rate: float | None) -> attention.LinearMemory:
-            memory = attention.LinearMemory(
-                2, 1, name, m, kernel="gaussian", decay=KEPT, rule=rule, rate=rate, **own
-            )
-            around = on_circle(torch.arange(0, PERIOD_M, 0.01), kappa)
-            memory.feature_map.fit(around, around)
-            return memory
+    return build
 
-        return build
 
-    return [
-        Arm(EXACT),
-        Arm(GRID),
-        *(Arm(f"harmonic, m = {m}", harmonic(m)) for m in (26, 10, 5, 3)),
-        Arm("trig, m = 128", other("trig", 128)),
-        Arm("trig, m = 32", other("trig", 32)),
-        Arm("oprf, m = 256", other("oprf", 256)),
-        Arm("angular_hybrid, m = n = 8", other("angular_hybrid", 8, num_lambda_features=8)),
-        Arm("hyperbolic, m = 128", other("hyperbolic", 128)),
-        Arm("positive (FAVOR+), m = 256", other("positive", 256)),
-        Arm(MEAN),
-        Arm("delta rule, harmonic, m = 26", harmonic(26, "delta"), RATES),
-        Arm("delta rule, harmonic, m = 10", harmonic(10, "delta"), RATES),
-        Arm("delta rule, trig, m = 32", other("trig", 32, "delta"), RATES),
-        Arm("delta rule, positive, m = 256", other("positive", 256, "delta"), RATES),
-    ]
+MEMORIES: dict[str, Build | None] = {
+    EXACT: None,
+    GRID: None,
+    **{f"harmonic, m = {m}": _harmonic(m) for m in (26, 10, 5, 3)},
+    "trig, m = 128": _other("trig", 128),
+    "trig, m = 32": _other("trig", 32),
+    "oprf, m = 256": _other("oprf", 256),
+    "angular_hybrid, m = n = 8": _other("angular_hybrid", 8, num_lambda_features=8),
+    "hyperbolic, m = 128": _other("hyperbolic", 128),
+    "positive (FAVOR+), m = 256": _other("positive", 256),
+    MEAN: None,
+    "delta rule, harmonic, m = 26": _harmonic(26, "delta"),
+    "delta rule, harmonic, m = 10": _harmonic(10, "delta"),
+    "delta rule, trig, m = 32": _other("trig", 32, "delta"),
+    "delta rule, positive, m = 256": _other("positive", 256, "delta"),
+}
+"""How to build each memory, given kappa and the delta rule's rate; three are no such memory."""
 
 
 def walk(paths: int, seed: int) -> Paths:
@@ -136,19 +127,20 @@ def keys_of(memory: attention.LinearMemory, places: Tensor, kappa: float) -> Ten
     return places.unsqueeze(-1) if memory.dim == 1 else on_circle(places, kappa)
 
 
-def asks() -> list[tuple[int, int]]:
-    """(step, number of the ask)."""
-    return [(t, i) for i, t in enumerate(range(FIRST, STEPS, EVERY))]
+ASKS = {t: i for i, t in enumerate(range(FIRST, STEPS, EVERY))}
+"""Step -> number of the ask."""
+CELLS = round(PERIOD_M / 0.01)
+"""Cells of the grid."""
 
 
 def by_memory(memory: attention.LinearMemory, paths: Paths, kappa: float) -> Tensor:
     """Answers (paths, asks, 85), a step at a time."""
-    state, answers, at = memory.initial_state(len(paths.places)), [], dict(asks())
+    state, answers = memory.initial_state(len(paths.places)), []
     for t in range(STEPS):
         keys = keys_of(memory, paths.places[:, t], kappa)
         state = memory.write(state, keys, paths.holes[:, t].unsqueeze(-1))
-        if t in at:
-            queries = keys_of(memory, paths.asked[:, at[t]], kappa)
+        if t in ASKS:
+            queries = keys_of(memory, paths.asked[:, ASKS[t]], kappa)
             answers.append(memory.read(state, queries).squeeze(-1))
     return torch.stack(answers, 1)
 
@@ -158,7 +150,7 @@ def by_attention(paths: Paths, kappa: float) -> Tensor:
     added.
     """
     answers = []
-    for t, i in asks():
+    for t, i in ASKS.items():
         keys = on_circle(paths.places[:, : t + 1], kappa).flatten(1, 2)
         ages = torch.arange(t, -1, -1.0).repeat_interleave(SEEN)
         logits = on_circle(paths.asked[:, i], kappa) @ keys.mT + math.log(KEPT) * ages
@@ -169,49 +161,46 @@ def by_attention(paths: Paths, kappa: float) -> Tensor:
 
 def by_grid(paths: Paths) -> Tensor:
     """The answers of a grid of 1 cm cells with a sum and a count each; 0 in unseen cells."""
-    cells = round(PERIOD_M / 0.01)
 
     def cell(places: Tensor) -> Tensor:
-        return ((places / 0.01).floor().long()) % cells
+        return ((places / 0.01).floor().long() % CELLS).expand(2, -1, -1)
 
-    sums, answers, at = torch.zeros(2, len(paths.places), cells), [], dict(asks())
+    sums, answers = torch.zeros(2, len(paths.places), CELLS), []
     for t in range(STEPS):
         seen = torch.stack((paths.holes[:, t], torch.ones_like(paths.holes[:, t])))
-        where = cell(paths.places[:, t]).expand(2, -1, -1)
-        sums = (KEPT * sums).scatter_add(-1, where, seen)
-        if t in at:
-            total, count = sums.gather(-1, cell(paths.asked[:, at[t]]).expand(2, -1, -1))
+        sums = (KEPT * sums).scatter_add(-1, cell(paths.places[:, t]), seen)
+        if t in ASKS:
+            total, count = sums.gather(-1, cell(paths.asked[:, ASKS[t]]))
             answers.append(total / count.clamp_min(1e-30))
     return torch.stack(answers, 1)
 
 
-def answered(arm: Arm, paths: Paths, kappa: float, rate: float | None) -> Tensor:
-    """The answers of a variant."""
-    if arm.label == MEAN:
+def answered(label: str, paths: Paths, kappa: float, rate: float | None) -> Tensor:
+    """The answers of a memory."""
+    if label == MEAN:
         return torch.full_like(paths.truth, float(paths.holes.mean()))
-    if arm.label == GRID:
+    if label == GRID:
         return by_grid(paths)
-    if arm.build is None:
-        return by_attention(paths, kappa)
-    return by_memory(arm.build(kappa, rate), paths, kappa)
+    build = MEMORIES[label]
+    return by_memory(build(kappa, rate), paths, kappa) if build else by_attention(paths, kappa)
 
 
-def cost(arm: Arm, paths: Paths, kappa: float, rate: float | None) -> dict[str, int]:
+def cost(label: str, paths: Paths, kappa: float, rate: float | None) -> dict[str, int]:
     """Length of features, size of the state, and FLOPs of one step near the end of one path."""
     keys, values = paths.places[:1, :STEPS], paths.holes[:1, :STEPS].flatten(1).unsqueeze(-1)
-    if arm.label == MEAN:
+    if label == MEAN:
         return {"F": 0, "state": 2, "flops": 2 * SEEN + 1}
-    if arm.label == GRID:
+    if label == GRID:
         # Two numbers a cell fade; a point is placed and adds two; a place is found and divided.
-        cells = round(PERIOD_M / 0.01)
-        return {"F": cells, "state": 2 * cells, "flops": 2 * cells + 4 * SEEN + 3 * 85}
-    if arm.build is None:
+        return {"F": CELLS, "state": 2 * CELLS, "flops": 2 * CELLS + 4 * SEEN + 3 * 85}
+    build = MEMORIES[label]
+    if build is None:
         points = on_circle(keys, kappa).flatten(1, 2)
         with OpCounter() as counter:
             logits = on_circle(paths.asked[:1, -1], kappa) @ points.mT + torch.zeros(keys.numel())
             logits.softmax(-1) @ values
         return {"F": 0, "state": 2 * keys.numel(), "flops": counter.total}
-    memory = arm.build(kappa, rate)
+    memory = build(kappa, rate)
     state = memory.initial_state(1)
     with OpCounter() as counter:
         tokens = keys_of(memory, keys[:, -1], kappa), values[:, -SEEN:]
@@ -220,23 +209,23 @@ def cost(arm: Arm, paths: Paths, kappa: float, rate: float | None) -> dict[str, 
     return {"F": memory.feature_map.output_dim, "state": numbers, "flops": counter.total}
 
 
-def kernel_error(arm: Arm) -> float | None:
-    """Relative Frobenius error of the kernel between places 1 cm apart, at SHOWN_KAPPA."""
-    if arm.build is None or "delta" in arm.label:
-        return None
-    found, exact = profile(arm)
-    return float((found - exact).norm() / exact.norm())
-
-
-def profile(arm: Arm) -> tuple[Tensor, Tensor]:
+def profile(build: Build) -> tuple[Tensor, Tensor]:
     """The map's kernel and the exact one between places around the circle, (200, 200) each."""
-    assert arm.build is not None
-    memory = arm.build(SHOWN_KAPPA, None).double()
+    memory = build(SHOWN_KAPPA, None).double()
     places = torch.arange(0, PERIOD_M, 0.01, dtype=torch.float64)
     keys = keys_of(memory, places, SHOWN_KAPPA)
     found = memory.feature_map.queries(keys) @ memory.feature_map.keys(keys).mT
     pairs = places[:, None, None], places[None, :, None]
     return found, attention.kernels.von_mises(*pairs, SHOWN_KAPPA, PERIOD_M)
+
+
+def kernel_error(label: str) -> float | None:
+    """Relative Frobenius error of the kernel between places 1 cm apart, at SHOWN_KAPPA."""
+    build = MEMORIES[label]
+    if build is None or "delta" in label:
+        return None
+    found, exact = profile(build)
+    return float((found - exact).norm() / exact.norm())
 
 
 def needed(kappa: float, tail: float, dim: int) -> int:
@@ -263,27 +252,28 @@ def rms(errors: Tensor) -> float:
 
 @torch.no_grad()
 def memories(count: int, seed: int, choices: Sequence[float]) -> Rows:
-    """One row an arm; `count` paths to test on, half as many to choose kappa on, of choices."""
+    """A row for each memory; `count` paths to test on, half as many to choose kappa on."""
     chosen_on, tested_on = walk(max(2, count // 2), seed + 1), walk(count, seed + 2)
     rows: Rows = []
     reference: Tensor | None = None
-    for arm in arms():
-        kappas = (0.0,) if arm.label in (GRID, MEAN) else choices
-        settings = [(kappa, rate) for kappa in kappas for rate in arm.rates]
-        errors = [rms(answered(arm, chosen_on, *s) - chosen_on.truth) for s in settings]
+    for label in MEMORIES:
+        kappas = (0.0,) if label in (GRID, MEAN) else choices
+        rates = RATES if "delta" in label else (None,)
+        settings = [*itertools.product(kappas, rates)]
+        errors = [rms(answered(label, chosen_on, *s) - chosen_on.truth) for s in settings]
         best = settings[errors.index(min(errors))]
-        answers = answered(arm, tested_on, *best)
+        answers = answered(label, tested_on, *best)
         reference = answers if reference is None else reference
         rows.append(
             {
-                "map": arm.label,
+                "map": label,
                 "kappa": best[0] or None,
                 "rate": best[1],
                 "error": rms(answers - tested_on.truth),
                 "to_exact": rms(answers - reference),
                 "wrong": float(((answers > 0.5) != (tested_on.truth > 0.5)).float().mean()),
-                "kernel_error": kernel_error(arm),
-                **cost(arm, tested_on, *best),
+                "kernel_error": kernel_error(label),
+                **cost(label, tested_on, *best),
                 "answers": answers[0, -1].tolist(),
                 "truth": tested_on.truth[0, -1].tolist(),
             }
@@ -293,23 +283,24 @@ def memories(count: int, seed: int, choices: Sequence[float]) -> Rows:
 
 def draw(results: dict[str, Any]) -> Any:
     """Left, kernels as the maps have them; right, a profile remembered."""
-    plot, axes = figure.new_figure(2)
+    plot, ((kernels, memory),) = figure.new_figure(2)
     rows = results["memories"]
     shown = ("harmonic, m = 26", "trig, m = 32", "positive (FAVOR+), m = 256")
     offsets = torch.arange(-100, 100) * 1.0
-    for arm in arms():
-        if arm.label in shown:
-            found, exact = profile(arm)
-            axes[0, 0].plot(offsets, found[100], label=arm.label)
-    axes[0, 0].plot(offsets, exact[100], "k:", label="exact")
-    axes[0, 0].set(xlabel="distance, cm", ylabel="kernel", ylim=(-0.5, 1.5))
+    for label in shown:
+        build = MEMORIES[label]
+        assert build is not None
+        found, exact = profile(build)
+        kernels.plot(offsets, found[100], label=label)
+    kernels.plot(offsets, exact[100], "k:", label="exact")
+    kernels.set(xlabel="distance, cm", ylabel="kernel", ylim=(-0.5, 1.5))
     places = 100 * torch.linspace(*ASKED_M, 85)
-    axes[0, 1].fill_between(places, rows[0]["truth"], color="0.85", label="holes")
+    memory.fill_between(places, rows[0]["truth"], color="0.85", label="holes")
     for row in rows:
         if row["map"] in (EXACT, *shown):
-            axes[0, 1].plot(places, row["answers"], label=row["map"])
-    axes[0, 1].set(xlabel="place, cm ahead of the walker", ylabel="remembered", ylim=(-0.5, 1.8))
-    for axis in axes.flat:
+            memory.plot(places, row["answers"], label=row["map"])
+    memory.set(xlabel="place, cm ahead of the walker", ylabel="remembered", ylim=(-0.5, 1.8))
+    for axis in (kernels, memory):
         axis.legend(fontsize=7)
     return plot
 

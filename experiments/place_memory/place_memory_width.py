@@ -93,13 +93,7 @@ def chosen(widths_m: Sequence[float], losses: Sequence[float]) -> float:
 
 def draw(rows: Rows) -> Any:
     """Held-out loss by width, one line per variant."""
-    plot, axes = figure.new_figure(1, size=(6.0, 4.0))
-    axis = axes[0, 0]
-    for row in rows:
-        axis.plot(100 * torch.tensor(row["widths_m"]), row["losses"], "o-", label=row["arm"])
-    axis.set(xlabel="width of the kernel, cm", ylabel="held-out cloning loss", xscale="log")
-    axis.legend(fontsize=7)
-    return plot
+    return figure.plot(rows, "widths_m", "losses", "arm", scales=("log", "linear"))
 
 
 def measure(arguments: Arguments) -> Rows:

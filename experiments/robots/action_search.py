@@ -170,13 +170,8 @@ def measure(arguments: Arguments) -> Rows:
 
 
 def draw(rows: Rows) -> Any:
-    """Bars of the mean error by search."""
-    plot, ((axis,),) = figure.new_figure(1, size=(7, 3.6))
-    names = [row["search"] for row in rows]
-    axis.barh(names[::-1], [row["all"] for row in rows][::-1], color="tab:blue")
-    axis.set_xscale("log")
-    axis.set_xlabel("mean error, % of the action's range")
-    return plot
+    """Bars of the mean error by search, % of the action's range."""
+    return figure.bars(rows, "search", ("all",), "log")
 
 
 def show(rows: Rows) -> Lines:

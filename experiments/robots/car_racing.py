@@ -154,15 +154,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Lines:
 
 def draw(results: dict[str, Any]) -> Any:
     """Milliseconds of the scores against tokens."""
-    rows = results["look"]
-    plot, axes = figure.new_figure(1)
-    for name in MAPS:
-        own = [row for row in rows if row["attention"] == name]
-        tokens, times = ([row[key] for row in own] for key in ("tokens", "scores_ms"))
-        axes[0, 0].loglog(tokens, times, "o-", label=name)
-    axes[0, 0].set(xlabel="tokens", ylabel="scores (ms)")
-    axes[0, 0].legend()
-    return plot
+    return figure.plot(results["look"], "tokens", "scores_ms", "attention", scales=("log", "log"))
 
 
 def measure(arguments: Arguments) -> dict[str, Any]:

@@ -59,18 +59,9 @@ def best(curve: Rows, key: str) -> float:
 
 
 def draw(curves: dict[str, Rows]) -> Any:
-    """A panel for each set; shaded by a standard error."""
-    plot, axes = figure.new_figure(len(curves))
-    for axis, (name, found) in zip(axes[0], curves.items(), strict=True):
-        sigma = [row["sigma"] for row in found]
-        mean, error = (np.array([row[key] for row in found]) for key in ("accuracy", "error"))
-        axis.semilogx(sigma, [row["exact"] for row in found], ":", label="exact kernel")
-        (line,) = axis.semilogx(sigma, mean, label="independent features, m = 10 d")
-        axis.fill_between(sigma, mean - error, mean + error, alpha=0.3, color=line.get_color())
-        axis.axvline(published.SIGMA[name], color="grey", lw=0.7, label="sigma of the paper's code")
-        axis.set(title=name, xlabel="sigma", ylabel="accuracy")
-    axes[0][0].legend(fontsize="small")
-    return plot
+    """Accuracies of the exact kernel and of features by sigma, a line for each set."""
+    rows = [{"set": name, **row} for name, found in curves.items() for row in found]
+    return figure.plot(rows, "sigma", ("exact", "accuracy"), "set", scales=("log", "linear"))
 
 
 def measure(arguments: Arguments) -> dict[str, Rows]:

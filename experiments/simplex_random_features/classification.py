@@ -214,21 +214,13 @@ def _mean(row: dict[str, Any], decimals: int) -> str:
 
 def draw(facts: dict[str, Any]) -> Any:
     """Fig. 8: accuracy against m / d, shaded by one standard error, a panel for each set."""
-    results = facts["sets"]
-    plot, axes = figure.new_figure(len(results))
-    for axis, (name, result) in zip(axes[0], results.items(), strict=True):
-        for coupling, by_multiple in result["figure_8"].items():
-            multiples = [int(k) for k in by_multiple]
-            mean = np.array([row["accuracy"] for row in by_multiple.values()])
-            error = np.array([row["error"] or 0.0 for row in by_multiple.values()])
-            axis.plot(multiples, mean, marker="o", markersize=3, label=coupling)
-            axis.fill_between(multiples, mean - error, mean + error, alpha=0.3)
-        axis.axhline(result["exact"], color="black", linestyle=":", label="exact kernel")
-        axis.set(title=name, xlabel="m / d", ylabel="accuracy", xscale="log")
-        axis.set_xticks(multiples, [str(k) for k in multiples])
-        axis.minorticks_off()
-    axes[0][0].legend(fontsize="small")
-    return plot
+    rows = [
+        {"set": name, "coupling": coupling, "m / d": int(k), **row}
+        for name, result in facts["sets"].items()
+        for coupling, by_multiple in result["figure_8"].items()
+        for k, row in by_multiple.items()
+    ]
+    return figure.plot(rows, "m / d", "accuracy", "coupling", "set", error="error")
 
 
 def sets_of(names: Sequence[str], quick: bool) -> Sequence[str]:

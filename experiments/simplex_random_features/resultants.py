@@ -84,17 +84,8 @@ def measure(arguments: Arguments) -> Rows:
 
 
 def draw(results: Rows) -> Any:
-    """One panel per dimension: the densities, and histograms of drawn lengths."""
-    plot, axes = figure.new_figure(len(DIMS))
-    for axis, dim in zip(axes[0], DIMS, strict=True):
-        for i, entry in enumerate(r for r in results if r["dim"] == dim):
-            axis.plot(entry["w"], entry["density"], color=f"C{i}", label=entry["coupling"])
-            axis.hist(entry["drawn"], bins=40, density=True, color=f"C{i}", alpha=0.2)
-        middle = 2 * math.sqrt(dim / 2)
-        axis.set(xlabel="w = |omega_i + omega_j|", title=f"d = {dim} (Fig. 5)")
-        axis.set_xlim(max(0, middle - 5), middle + 5)
-        figure.finish(axis)
-    return plot
+    """The densities, a panel for each dimension (Figure 5)."""
+    return figure.plot(results, "w", "density", "coupling", "dim", marker="")
 
 
 def show(results: Rows) -> Lines:
