@@ -9,6 +9,7 @@ brackets, at d = 2, where |x + y|^2 is small enough to measure it: the ratio fro
 The paper prints one number: mu is below -60 at d = 64 and |x + y|^2 = 100.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -47,8 +48,8 @@ def drawn_gain(square: Tensor, dim: int, draws: int, seed: int) -> float:
             name, dim, draws, projection="iid", dtype=torch.float64, seed=seed, **options
         )
         terms = draws * fm.queries(x) * fm.keys(x)
-        variances.append((terms - attention.kernels.softmax(x, x)).square().mean())
-    return float((variances[0] / variances[1]).log())
+        variances.append(float((terms - attention.kernels.softmax(x, x)).square().mean()))
+    return math.log(variances[0] / variances[1])
 
 
 def measure(arguments: Arguments) -> Rows:

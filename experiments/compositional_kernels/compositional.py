@@ -42,33 +42,26 @@ from attention.compositional import (
     image_skeleton,
 )
 from experiments import figure
-from experiments.figure import Arguments, Lines, Rows
-from training.io.config import UserError
+from experiments.figure import Arguments, Lines, Row, Rows
+from training.analysis.agents import positive
 
 Floats = NDArray[np.float64]
 
-SIDE, PIXELS, PATCH = 8, 64, 3
+SIDE, PIXELS = 8, 64
 SCALE = math.pi / 32
 """Radians per grey level of 0 to 16."""
 C = 0.25
 """The paper's exp((r - 1)/4), "an RBF kernel with scale 0.5"."""
-CONVOLUTIONS = ((PATCH, 1), (2, 2))
-"""(window, stride) of the deep skeletons."""
+LAST = (2, 2, ReLU())
+"""(window, stride, activation) of the deep skeletons' second layer."""
 SKELETONS = {
     "linear": image_skeleton(SIDE, SIDE, [], Identity(), scale=SCALE),
     "shallow": image_skeleton(SIDE, SIDE, [], Exponential(C), scale=SCALE),
-    "deep": image_skeleton(
-        SIDE,
-        SIDE,
-        [(*CONVOLUTIONS[0], Exponential(C)), (*CONVOLUTIONS[1], ReLU())],
-        ReLU(),
-        scale=SCALE,
-    ),
-    "deep ReLU": image_skeleton(
-        SIDE, SIDE, [(*size, ReLU()) for size in CONVOLUTIONS], ReLU(), scale=SCALE
-    ),
+    "deep": image_skeleton(SIDE, SIDE, [(3, 1, Exponential(C)), LAST], ReLU(), scale=SCALE),
+    "deep ReLU": image_skeleton(SIDE, SIDE, [(3, 1, ReLU()), LAST], ReLU(), scale=SCALE),
 }
 PENALTIES = tuple(10.0**-i for i in range(7))
+COLUMNS: tuple[int, ...] = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 BATCH = 128
 RFS, PLAIN, RR, RFS_RR = "RFS", "RFS, every draw kept", "RR", "RFS+RR"
 METHODS = {
@@ -125,19 +118,16 @@ def _embedding(kernel: str, method: str, columns: int, seed: int) -> Callable[[F
 
 
 def _errors(estimate: Floats, exact: Floats) -> dict[str, float]:
+    """Errors of a Gram matrix; the correlation is NaN if an estimate is constant."""
     difference = np.abs(estimate - exact)
+    with np.errstate(invalid="ignore"):
+        correlation = float(np.corrcoef(estimate.ravel(), exact.ravel())[0, 1])
     return {
         "mean_absolute": float(difference.mean()),
         "root_mean_square": float(np.sqrt(np.square(difference).mean())),
         "largest": float(difference.max()),
-        "correlation": _correlation(estimate.ravel(), exact.ravel()),
+        "correlation": correlation,
     }
-
-
-def _correlation(some: Floats, others: Floats) -> float:
-    """Correlation; NaN if one of them is constant, as an estimate from one feature can be."""
-    with np.errstate(invalid="ignore"):
-        return float(np.corrcoef(some, others)[0, 1])
 
 
 @dataclass(frozen=True)
@@ -169,33 +159,26 @@ def _accuracy(gram: Floats, data: Digits, train: Any, test: Any, penalty: float)
     return float((predicted == data.labels[test]).mean())
 
 
-def _best_penalty(gram: Floats, data: Digits) -> float:
+def _ridge(gram: Floats, data: Digits) -> dict[str, float]:
+    """The penalty that a third of the training images choose, and the accuracy with it."""
     inner, held_out = train_test_split(
         data.train, test_size=1 / 3, stratify=data.labels[data.train], random_state=0
     )
-    return max(PENALTIES, key=lambda value: _accuracy(gram, data, inner, held_out, value))
-
-
-def _exact(kernel: str, data: Digits) -> tuple[Floats, dict[str, Any]]:
-    """The exact Gram matrix of all images, and the accuracy of the exact kernel."""
-    skeleton = SKELETONS[kernel]
-    gram = skeleton.gram(data.x)
-    penalty = _best_penalty(gram, data)
-    facts = {
-        "complexity": skeleton.complexity,
-        "expected_calls": skeleton.expected_calls,
-        "penalty": penalty,
-        "accuracy": _accuracy(gram, data, data.train, data.test, penalty),
-    }
-    return gram, facts
+    penalty = max(PENALTIES, key=lambda value: _accuracy(gram, data, inner, held_out, value))
+    accuracy = _accuracy(gram, data, data.train, data.test, penalty)
+    return {"penalty": penalty, "accuracy": accuracy}
 
 
 def estimates(columns: Sequence[int], seeds: int, images: int) -> dict[str, Any]:
     """Errors and accuracies of all skeletons, methods, columns and seeds."""
     data = load(images)
-    exact, rows = {}, []
+    exact: dict[str, Row] = {}
+    rows: Rows = []
     for kernel, methods in METHODS.items():
-        gram, exact[kernel] = _exact(kernel, data)
+        skeleton = SKELETONS[kernel]
+        gram = skeleton.gram(data.x)
+        facts = {"complexity": skeleton.complexity, "expected_calls": skeleton.expected_calls}
+        exact[kernel] = facts | _ridge(gram, data)
         for method in methods:
             for width in columns:
                 runs = [
@@ -213,28 +196,24 @@ def _run(
 ) -> dict[str, float]:
     z = embed(data.x)
     estimate = z @ z.T
-    penalty = _best_penalty(estimate, data)
     batch = np.random.default_rng(seed).choice(len(z), BATCH, replace=False)
-    return {
-        "columns_used": z.shape[1],
-        **_errors(estimate[np.ix_(batch, batch)], gram[np.ix_(batch, batch)]),
-        "penalty": penalty,
-        "accuracy": _accuracy(estimate, data, data.train, data.test, penalty),
-    }
+    pairs = np.ix_(batch, batch)
+    errors = _errors(estimate[pairs], gram[pairs])
+    return {"columns_used": z.shape[1], **errors, **_ridge(estimate, data)}
 
 
-def ordering(results: Rows) -> dict[str, Any]:
+def ordering(results: Rows) -> dict[str, dict[str, bool]]:
     """The cases in which Figure 3's claim holds: RFS better than its baseline in every measure."""
-    found = {}
+    found: dict[str, dict[str, bool]] = {}
     for kernel, baseline in (("shallow", RR), ("deep", RFS_RR)):
-        rows = {(r["method"], r["columns"]): r for r in results if r["kernel"] == kernel}
-        for measure_ in ("mean_absolute", "root_mean_square", "largest", "correlation"):
-            sign = -1 if measure_ == "correlation" else 1
-            widths = sorted({width for _, width in rows})
-            found[f"{kernel}, {measure_}"] = {
-                str(width): sign * rows[RFS, width][measure_]
-                < sign * rows[baseline, width][measure_]
-                for width in widths
+        ours, theirs = (
+            figure.select(results, kernel=kernel, method=method) for method in (RFS, baseline)
+        )
+        for key in ("mean_absolute", "root_mean_square", "largest", "correlation"):
+            sign = -1 if key == "correlation" else 1
+            found[f"{kernel}, {key}"] = {
+                str(a["columns"]): sign * a[key] < sign * b[key]
+                for a, b in zip(ours, theirs, strict=True)
             }
     return found
 
@@ -246,19 +225,14 @@ def draw(report: dict[str, Any]) -> Any:
 
 
 def measure(arguments: Arguments) -> dict[str, Any]:
-    """All estimates and whether the paper's order holds. Raises UserError."""
-    seeds, images = arguments.seeds, 1797
-    if seeds < 1:
-        raise UserError(f"--seeds must be at least 1, got {seeds}")
-    columns: tuple[int, ...] = (32, 64, 128, 256, 512, 1024, 2048, 4096)
+    """All estimates and whether the paper's order holds."""
+    columns, seeds, images = COLUMNS, arguments.seeds, 1797
     if arguments.quick:
         columns, seeds, images = (32, 256), 1, 450
     start = time.perf_counter()
-    report = estimates(columns, seeds, images)
-    report |= {"seeds": seeds, "published": PUBLISHED}
+    report = estimates(columns, seeds, images) | {"seeds": seeds, "published": PUBLISHED}
     report["rfs_better_than_baseline"] = ordering(report["results"])
-    report["wall_s"] = round(time.perf_counter() - start, 1)
-    return report
+    return report | {"wall_s": round(time.perf_counter() - start, 1)}
 
 
 def show(report: dict[str, Any]) -> Lines:
@@ -279,5 +253,5 @@ def show(report: dict[str, Any]) -> Lines:
 
 main = figure.command(
     measure, show, draw,
-    figure.option("--seeds", type=int, default=10, help="number of draws (default 10)"),
+    figure.option("--seeds", type=positive, default=10, help="number of draws (default 10)"),
 )  # fmt: skip

@@ -30,7 +30,7 @@ from torch.nn import functional
 
 import attention
 from experiments import figure
-from experiments.figure import Arguments, Lines, Rows
+from experiments.figure import Arguments, Lines, Row, Rows
 from training.analysis.step_cost import count
 
 DIM = 64
@@ -67,45 +67,28 @@ DATA: dict[str, Callable[[int, torch.Generator], tuple[Tensor, Tensor]]] = {
     "clustered": _clustered,
 }
 _CLUSTERS = {
-    "name": "clustered_hybrid",
-    "num_query_clusters": NUMBER_OF_CLUSTERS,
-    "num_key_clusters": NUMBER_OF_CLUSTERS,
-    "a_limits": (0.2, 5.0),
-}
+    "name": "clustered_hybrid", "num_query_clusters": NUMBER_OF_CLUSTERS,
+    "num_key_clusters": NUMBER_OF_CLUSTERS, "a_limits": (0.2, 5.0),
+}  # fmt: skip
 _PAIR = {"name": "angular_hybrid", "shared_projections": False}
+_SINGLE = (
+    "positive, iid", "positive", "positive, hadamard", "positive, simplex",
+    "positive, simplex_plus", "positive, fast_simplex", "positive, halton", "hyperbolic",
+    "hyperbolic, simplex", "oprf", "oprf, simplex", "gerf", "trig, iid", "trig", "trig_phase",
+    "poisson", "poisson_plus", "geometric", "geometric_plus", "complex_exponential",
+    "angular_hybrid",
+)  # fmt: skip
+"""Maps with their projections; orthogonal rows where nothing else is said."""
 MAPS: dict[str, dict[str, Any]] = {
-    "positive, iid": {"name": "positive", "projection": "iid"},
-    "positive": {"name": "positive"},
-    "positive, hadamard": {"name": "positive", "projection": "hadamard"},
-    "positive, simplex": {"name": "positive", "projection": "simplex"},
-    "positive, simplex_plus": {"name": "positive", "projection": "simplex_plus"},
-    "positive, fast_simplex": {"name": "positive", "projection": "fast_simplex"},
-    "positive, halton": {"name": "positive", "projection": "halton"},
-    "hyperbolic": {"name": "hyperbolic"},
-    "hyperbolic, simplex": {"name": "hyperbolic", "projection": "simplex"},
-    "oprf": {"name": "oprf"},
-    "oprf, simplex": {"name": "oprf", "projection": "simplex"},
-    "gerf": {"name": "gerf"},
-    "trig, iid": {"name": "trig", "projection": "iid"},
-    "trig": {"name": "trig"},
-    "trig_phase": {"name": "trig_phase"},
-    "poisson": {"name": "poisson"},
-    "poisson_plus": {"name": "poisson_plus"},
-    "geometric": {"name": "geometric"},
-    "geometric_plus": {"name": "geometric_plus"},
-    "complex_exponential": {"name": "complex_exponential"},
-    "angular_hybrid": {"name": "angular_hybrid"},
+    **{one: dict(zip(("name", "projection"), one.split(", "), strict=False)) for one in _SINGLE},
     "angular_hybrid, positive + trig": {**_PAIR, "base": ("positive", "trig")},
     "angular_hybrid, oprf simplex + trig": {
-        **_PAIR,
-        "base": ("oprf", "trig"),
-        "projection": ("simplex", "orthogonal"),
+        **_PAIR, "base": ("oprf", "trig"), "projection": ("simplex", "orthogonal"),
     },
     "gaussian_hybrid": {"name": "gaussian_hybrid", "num_lambda_features": 4},
     "clustered_hybrid, real A": {**_CLUSTERS, "complex_a": False},
     "clustered_hybrid, complex A": {**_CLUSTERS},
-}
-"""Orthogonal rows where nothing else is said."""
+}  # fmt: skip
 KERNEL_ONLY = ("poisson", "geometric")
 DRAWN = {
     "positive": "C0-",
@@ -138,37 +121,27 @@ def relative(estimate: Tensor, exact: Tensor) -> float:
 
 
 def measure_map(
-    fm: attention.FeatureMap,
-    x: Tensor,
-    y: Tensor,
-    values: Tensor,
-    draws: int,
-    seed: int,
+    fm: attention.FeatureMap, x: Tensor, y: Tensor, values: Tensor, draws: int, seed: int,
     attends: bool = True,
-) -> dict[str, Any]:
+) -> Row:  # fmt: skip
     """Errors and cost of a fitted map."""
     kernel = attention.kernels.softmax(x.unsqueeze(-2), y)
     exact = (kernel / kernel.sum(-1, keepdim=True)) @ values
     # Not the data's seed: random vectors must not repeat the queries' numbers.
     generator = torch.Generator().manual_seed(seed + 1)
-    errors: dict[str, list[float]] = {"kernel": [], "attention": []}
+    of_kernel, errors = [], []
     for _ in range(draws):
         fm.redraw(generator)
-        errors["kernel"].append(relative(fm.queries(x) @ fm.keys(y).mT, kernel))
+        of_kernel.append(relative(fm.queries(x) @ fm.keys(y).mT, kernel))
         if attends:
-            errors["attention"].append(relative(fm.attend(x, y, values), exact))
-    row: dict[str, Any] = {
-        "m": fm.num_features,
-        "F": fm.output_dim,
-        "signed": fm.signed,
-        "flops_a_token": None,
-        "kernel_error": statistics.median(errors["kernel"]),
-        "attention_error": None,
-    }
+            errors.append(relative(fm.attend(x, y, values), exact))
+    row: Row = {"m": fm.num_features, "F": fm.output_dim, "signed": fm.signed}
+    row |= {"flops_a_token": None, "kernel_error": statistics.median(of_kernel)}
+    row["attention_error"] = None
     if attends:
         row["flops_a_token"] = count(lambda: fm.attend(x, y, values)).total / len(x)
-        row["attention_error"] = statistics.median(errors["attention"])
-        row["attention_error_least_largest"] = [min(errors["attention"]), max(errors["attention"])]
+        row["attention_error"] = statistics.median(errors)
+        row["attention_error_least_largest"] = [min(errors), max(errors)]
         row["clamped_rows"] = attention.diagnose(fm, x, y).clamped_rows
     return row
 
@@ -207,42 +180,37 @@ def references(x: Tensor, y: Tensor, values: Tensor) -> dict[str, float]:
 
 def best_within(rows: Rows, budget: float) -> Rows:
     """Each map's least attention error within the budget, best map first."""
-    best: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        if row["attention_error"] is None or row["flops_a_token"] > budget:
-            continue
-        known = best.get(row["map"])
-        if known is None or row["attention_error"] < known["attention_error"]:
-            best[row["map"]] = row
+    found = [r for r in rows if r["attention_error"] is not None and r["flops_a_token"] <= budget]
+    found.sort(key=lambda row: row["attention_error"])
+    best = {row["map"]: row for row in reversed(found)}  # the least of each comes last
     return sorted(best.values(), key=lambda row: row["attention_error"])
 
 
-def _cell(row: dict[str, Any] | None) -> str:
+def _cell(row: Row | None) -> str:
     if row is None:
-        return f"{'-':>20}"
+        return "-"
     if row["attention_error"] is None:
         return f"{'-':>7}{row['kernel_error']:>8.2g}{'-':>5}"
-    return (
-        f"{row['attention_error']:>7.3f}{row['kernel_error']:>8.2g}"
-        f"{row['flops_a_token'] / 1e3:>5.0f}"
-    )
+    flops = row["flops_a_token"] / 1e3
+    return f"{row['attention_error']:>7.3f}{row['kernel_error']:>8.2g}{flops:>5.0f}"
 
 
-def show(results: dict[str, Any]) -> Lines:
+def show(results: Row) -> Lines:
     """Errors by map and F, then the best maps per budget."""
-    width = max(map(len, MAPS))
     for kind, result in results.items():
-        features = sorted({row["F_allowed"] for row in result["maps"]})
         rows, reference = result["maps"], result["references"]
+        features = sorted(figure.unique(rows, "F_allowed"))
         yield (
             f"\n{kind}: attention error, kernel error, thousand FLOPs a token (mean of values: "
             f"{reference['mean_of_values_error']:.3f}, 0; exact: 0, "
             f"{reference['exact_flops_a_token'] / 1e3:.0f} and proportional to the length)"
         )
-        yield f"{'map':<{width}}" + "".join(f"{f'F <= {size}':>20}" for size in features)
+        table = []
         for label in MAPS:
-            of = {row["F_allowed"]: row for row in rows if row["map"] == label}
-            yield f"{label:<{width}}" + "".join(_cell(of.get(size)) for size in features)
+            of = {row["F_allowed"]: row for row in figure.select(rows, map=label)}
+            table.append((label, *(_cell(of.get(size)) for size in features)))
+        head = ("map", *(f"F <= {size}" for size in features))
+        yield from figure.lines(head, table, max(map(len, MAPS)), 20)
         for budget in BUDGETS:
             best = best_within(rows, budget)[:3]
             if best:
@@ -250,30 +218,21 @@ def show(results: dict[str, Any]) -> Lines:
                 yield f"least attention error within {budget // 1000:>3} thousand: {named}"
 
 
-def draw(results: dict[str, Any]) -> Any:
+def draw(results: Row) -> Any:
     """One column per kind of data: kernel error above, attention error below."""
     plot, axes = figure.new_figure(len(results), 2, size=(3.9, 3.3))
     for column, (kind, result) in zip(axes.T, results.items(), strict=True):
         for axis, error in zip(column, ("kernel_error", "attention_error"), strict=True):
             for label, line in DRAWN.items():
-                rows = [row for row in result["maps"] if row["map"] == label]
-                axis.plot(
-                    [row["flops_a_token"] for row in rows],
-                    [row[error] for row in rows],
-                    line,
-                    marker=".",
-                    label=label,
-                )
+                rows = figure.select(result["maps"], map=label)
+                places = figure.column(rows, "flops_a_token"), figure.column(rows, error)
+                axis.plot(*places, line, marker=".", label=label)
             axis.set(xscale="log", yscale="log", xlabel="FLOPs a token")
             axis.set_title(f"{kind}: {error.replace('_', ' ')}", fontsize=10)
             axis.grid(alpha=0.3)
-        axis = column[1]
-        axis.axhline(
-            result["references"]["mean_of_values_error"],
-            color="k", ls="--", lw=1, label="mean of the values",
-        )  # fmt: skip
-        # An outlier would compress the scale of all others.
-        for axis in column:
+        mean = result["references"]["mean_of_values_error"]
+        column[1].axhline(mean, color="k", ls="--", lw=1, label="mean of the values")
+        for axis in column:  # an outlier would compress the scale of all others
             low, high = axis.get_ylim()
             axis.set_ylim(low, min(high, 20))
     handles, labels = axes[1][0].get_legend_handles_labels()
