@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 import attention
 
+Call = Callable[[], Any]
 HEADS, DIM = 8, 64
 FAVOR, HYBRID = "FAVOR+ m=256", "hybrid m=n=8"
 MAPS: dict[str, dict[str, Any]] = {
@@ -45,17 +46,24 @@ def _tokens(length: int) -> tuple[Tensor, Tensor, Tensor]:
     return q * DIM**-0.25, k * DIM**-0.25, v
 
 
-def attends(kind: str, name: str, length: str) -> Callable[[], Any]:
+def attends(kind: str, name: str, length: str) -> Call:
     """Attention of 8 heads with values of 64."""
     x, y, v = _tokens(int(length))
-    causal = kind == "causal"
     if name == EXACT:
         fused = nn.functional.scaled_dot_product_attention
-        return partial(fused, x, y, v, is_causal=causal, scale=1.0)
-    return partial(_map(name, DIM).attend, x, y, v, causal=causal)
+        return partial(fused, x, y, v, is_causal=kind == "causal", scale=1.0)
+    return partial(_map(name, DIM).attend, x, y, v, causal=kind == "causal")
 
 
-def scores(name: str, length: str) -> Callable[[], Any]:
+def _with_gradients(attend: Call) -> Call:
+    def step() -> None:
+        with torch.enable_grad():
+            attend().sum().backward()
+
+    return step
+
+
+def scores(name: str, length: str) -> Call:
     """Token scores of unit queries and keys, d = 4."""
     generator = torch.Generator().manual_seed(1000)
     x, y = torch.randn(2, 1, int(length), 4, generator=generator)
@@ -63,18 +71,13 @@ def scores(name: str, length: str) -> Callable[[], Any]:
     return partial(_map(name, 4).token_scores, x, y)
 
 
-def trains(kind: str, name: str, length: str) -> Callable[[], Any]:
+def trains(kind: str, name: str, length: str) -> Call:
     """Attention of 8 heads with values of 64, and its gradients."""
     x, y, v = (t.clone().requires_grad_() for t in _tokens(int(length)))
-
-    def step() -> None:
-        with torch.enable_grad():
-            _map(name, DIM).attend(x, y, v, causal=kind == "causal").sum().backward()
-
-    return step
+    return _with_gradients(partial(_map(name, DIM).attend, x, y, v, causal=kind == "causal"))
 
 
-def heads(kind: str, name: str, n: str) -> Callable[[], Any]:
+def heads(kind: str, name: str, n: str) -> Call:
     """Attention of 4 narrow heads over 101 tokens, d = dv = m = 16: 64 sequences with gradients,
     or one without."""
     training = kind == "training"
@@ -82,29 +85,18 @@ def heads(kind: str, name: str, n: str) -> Callable[[], Any]:
     x, y, v = torch.randn(3, 64 if training else 1, 4, 101, 16, generator=generator)
     x, y = ((t / t.norm(dim=-1, keepdim=True)).requires_grad_(training) for t in (x, y))
     features = attention.feature_map(name, 16, 16, num_lambda_features=int(n), heads=4)
-
-    def step() -> None:
-        with torch.set_grad_enabled(training):
-            attended = features.attend(x, y, v)
-            if training:
-                attended.sum().backward()
-
-    return step
+    attend = partial(features.attend, x, y, v)
+    return _with_gradients(attend) if training else attend
 
 
-def batch(name: str) -> Callable[[], Any]:
+def batch(name: str) -> Call:
     """Attention of 64 frames, 4 heads and 101 tokens each, d = dv = 16, and its gradients."""
     generator = torch.Generator().manual_seed(1000)
     x, y, v = (t.requires_grad_() for t in torch.randn(3, 64, 4, 101, 16, generator=generator))
-
-    def step() -> None:
-        with torch.enable_grad():
-            _map(name, 16).attend(0.5 * x, 0.5 * y, v).sum().backward()
-
-    return step
+    return _with_gradients(lambda: _map(name, 16).attend(0.5 * x, 0.5 * y, v))
 
 
-def acts(name: str) -> Callable[[], Any]:
+def acts(name: str) -> Call:
     """A decision of a shipped policy, by `act`."""
     from training.analysis.agents import EVALUATION_SEED, find_agents
 
@@ -118,18 +110,13 @@ def acts(name: str) -> Callable[[], Any]:
     return partial(policy.act, observation)
 
 
-CASES: dict[str, Callable[..., Callable[[], Any]]] = {
-    "attends": attends,
-    "scores": scores,
-    "trains": trains,
-    "heads": heads,
-    "batch": batch,
-    "acts": acts,
+CASES: dict[str, Callable[..., Call]] = {
+    function.__name__: function for function in (attends, scores, trains, heads, batch, acts)
 }
 
 
 @cache
-def case(words: str) -> Callable[[], Any]:
+def case(words: str) -> Call:
     """By its name, "kind|argument|...", warmed up."""
     kind, *arguments = words.split("|")
     call = CASES[kind](*arguments)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments import figure
-from experiments.figure import Arguments, Lines, Rows
+from experiments.figure import Arguments, Lines, Row, Rows
 from policies.vision_performer.action_search import (
     autoregressive,
     derivative_free,
@@ -31,7 +31,8 @@ _KINDS = {"smooth": slice(0, 8), "constant": slice(8, 10), "two values": slice(1
 COLUMNS = (*_KINDS, "all", "ms", "parameters")
 _BLUR = 0.005
 
-Search = Callable[[Tensor, torch.Generator], Tensor]
+Search = Callable[[Any, Tensor, torch.Generator], Tensor]
+"""(head, contexts (batch, 16), generator) -> actions (batch, 12)."""
 
 
 def right_actions(context: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -76,108 +77,91 @@ def errors(found: Tensor, context: Tensor, weights: Tensor) -> dict[str, float]:
     return {**kinds, "all": float(percent.mean())}
 
 
-def autoregressive_search(head: AutoregressiveEnergy) -> Search:
+def autoregressive_search(head: Any, context: Tensor, source: torch.Generator) -> Tensor:
     """128 candidates and two rounds a dimension, as the policy's default."""
+    part = head.context_part(context)
 
-    def search(context: Tensor, source: torch.Generator) -> Tensor:
-        part = head.context_part(context)
-        return autoregressive(
-            lambda i, chosen, values: head.energy(i, part, chosen, values),
-            SIZE,
-            lambda: stratified((len(context), 128), source, context),
-            2,
-            0.05,
-            0.25,
-            source,
-        )
+    def candidates() -> Tensor:
+        return stratified((len(context), 128), source, context)
 
-    return search
+    def energy(i: int, chosen: Tensor, values: Tensor) -> Tensor:
+        return head.energy(i, part, chosen, values)
+
+    return autoregressive(energy, SIZE, candidates, 2, 0.05, 0.25, source)
 
 
-def derivative_free_search(head: JointEnergy) -> Search:
+def derivative_free_search(head: Any, context: Tensor, source: torch.Generator) -> Tensor:
     """2,048 candidates, three rounds, noise 0.33 halved (Florence et al. 2021, appendix B.1)."""
-
-    def search(context: Tensor, source: torch.Generator) -> Tensor:
-        part = head.context_part(context)
-        start = uniform((len(context), 2048, SIZE), source, context)
-        return derivative_free(lambda a: head.energy(part, a), start, 3, 0.33, source)
-
-    return search
+    part = head.context_part(context)
+    start = uniform((len(context), 2048, SIZE), source, context)
+    return derivative_free(lambda a: head.energy(part, a), start, 3, 0.33, source)
 
 
-def langevin_search(head: JointEnergy) -> Search:
+def langevin_search(head: Any, context: Tensor, source: torch.Generator) -> Tensor:
     """128 chains of 100 steps, 0.1 to 1e-5, then as many small ones (appendix B.3)."""
-
-    def search(context: Tensor, source: torch.Generator) -> Tensor:
-        part = head.context_part(context)
-        start = uniform((len(context), 128, SIZE), source, context)
-        return langevin(lambda a: head.energy(part, a), start, 100, 0.1, 1e-5, source)
-
-    return search
+    part = head.context_part(context)
+    start = uniform((len(context), 128, SIZE), source, context)
+    return langevin(lambda a: head.energy(part, a), start, 100, 0.1, 1e-5, source)
 
 
-def found_by(
-    name: str, head: nn.Module, search: Search, weights: Tensor, seed: int, contexts: int
-) -> Any:
+def regression(head: Any, context: Tensor, source: torch.Generator) -> Tensor:
+    """The action of a head without energy."""
+    return head(context)
+
+
+@torch.no_grad()
+def found_by(head: nn.Module, search: Search, weights: Tensor, seed: int, contexts: int) -> Row:
     """Errors on some contexts, and the time of a search for one."""
     context, _ = demonstrations(contexts, weights, torch.Generator().manual_seed(seed + 2))
     source = torch.Generator().manual_seed(seed + 3)
-    with torch.no_grad():
-        parts = [search(part, source) for part in context.split(20)]
-        began = time.perf_counter()
-        timed = context[:5].split(1)
-        for one in timed:
-            search(one, source)
-        took_ms = 1000 / len(timed) * (time.perf_counter() - began)
+    found = torch.cat([search(head, part, source) for part in context.split(20)])
+    began = time.perf_counter()
+    timed = context[:5].split(1)
+    for one in timed:
+        search(head, one, source)
+    took_ms = 1000 / len(timed) * (time.perf_counter() - began)
     size = sum(parameter.numel() for parameter in head.parameters())
-    return {
-        "search": name,
-        **errors(torch.cat(parts), context, weights),
-        "ms": took_ms,
-        "parameters": size,
-    }
+    return {**errors(found, context, weights), "ms": took_ms, "parameters": size}
 
 
 def measure(arguments: Arguments) -> Rows:
     """One row per search."""
     steps, batch, contexts = (10, 8, 1) if arguments.quick else (1500, 128, 100)
     seed = arguments.seed
-    weights = torch.randn(CONTEXT, 8, generator=torch.Generator().manual_seed(seed)) / 4
-    rows = []
 
-    def learned(head: nn.Module) -> Any:
-        train(head, steps, batch, weights, torch.Generator().manual_seed(seed + 1))
-        return head
+    def generator(more: int = 0) -> torch.Generator:
+        return torch.Generator().manual_seed(seed + more)
 
-    def generator() -> torch.Generator:
-        return torch.Generator().manual_seed(seed)
-
-    def add(name: str, head: nn.Module, search: Search) -> None:
-        rows.append(found_by(name, head, search, weights, seed, contexts))
-
-    head = learned(AutoregressiveEnergy(CONTEXT, SIZE, (64, 64), 64, _BLUR, generator()))
-    add("autoregressive", head, autoregressive_search(head))
-    for name, chain in (("joint", 0), ("joint, chain negatives", 10)):
-        head = learned(JointEnergy(CONTEXT, SIZE, (256, 256), 64, _BLUR, chain, generator()))
-        for kind, search in (
-            ("langevin", langevin_search(head)),
-            ("derivative-free", derivative_free_search(head)),
-        ):
-            add(f"{name}, {kind}", head, search)
-    regression = learned(Regression(CONTEXT, SIZE, (256, 256), generator()))
-    add("explicit", regression, lambda context, _: regression(context))
+    weights = torch.randn(CONTEXT, 8, generator=generator()) / 4
+    rows: Rows = []
+    joint = {"langevin": langevin_search, "derivative-free": derivative_free_search}
+    both = (CONTEXT, SIZE, (256, 256))
+    first = AutoregressiveEnergy(CONTEXT, SIZE, (64, 64), 64, _BLUR, generator())
+    heads: list[tuple[nn.Module, dict[str, Search]]] = [
+        (first, {"autoregressive": autoregressive_search}),
+        *(
+            (JointEnergy(*both, 64, _BLUR, chain, generator()),
+             {f"{name}, {kind}": search for kind, search in joint.items()})
+            for name, chain in (("joint", 0), ("joint, chain negatives", 10))
+        ),
+        (Regression(*both, generator()), {"explicit": regression}),
+    ]  # fmt: skip
+    for head, searches in heads:
+        train(head, steps, batch, weights, generator(1))
+        for name, search in searches.items():
+            rows.append({"search": name, **found_by(head, search, weights, seed, contexts)})
     return rows
+
+
+def show(rows: Rows) -> Lines:
+    """Errors, time and size by search."""
+    head = {"search": "{search}", **{key: f"{{{key}:.4g}}" for key in COLUMNS}}
+    yield from figure.table(rows, head, 40, 12)
 
 
 def draw(rows: Rows) -> Any:
     """Bars of the mean error by search, % of the action's range."""
     return figure.bars(rows, "search", ("all",), "log")
-
-
-def show(rows: Rows) -> Lines:
-    """Errors, time and size by search."""
-    table = [(row["search"], *(f"{row[column]:.4g}" for column in COLUMNS)) for row in rows]
-    yield from figure.lines(("search", *COLUMNS), table, 40, 12)
 
 
 main = figure.command(measure, show, draw)
