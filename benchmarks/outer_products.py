@@ -51,6 +51,7 @@ def both_ways(dim: int, m: int, n: int, rounds: int) -> list[tuple[str, float, f
         generator = torch.Generator().manual_seed(1)
         x, y, v = torch.randn(3, batch, HEADS, LENGTH, dim, generator=generator)
         inputs = [t / t.norm(dim=-1, keepdim=True) for t in (x, y)] + [v]
+        ways: dict[str, Callable[..., Tensor]]
         ways = {"made": partial(_by_outer_products, features), "not made": features.attend}
         calls = {way: partial(run, attend, inputs) for way, attend in ways.items()}
         rounds_of = rounds if batch > 1 else 10 * rounds

@@ -53,11 +53,15 @@ AT_MOST_MS = (45.0, 45.0, 20.0)
 
 def play(env: BimanualSweepEnv, seed: int, steps: int) -> tuple[list[float], list[float]]:
     """CPU milliseconds of each of the expert's steps, and of each of its decisions."""
+
+    def decide(chosen: list[Any]) -> None:
+        chosen.append(env.expert_action())
+
     env.reset(seed=seed)
     stepping, deciding = list[float](), list[float]()
     for _ in range(steps):
         action: list[Any] = []
-        deciding.append(spent_ms(lambda chosen=action: chosen.append(env.expert_action())))
+        deciding.append(spent_ms(partial(decide, action)))
         stepping.append(spent_ms(partial(env.step, action[0])))
     return stepping, deciding
 

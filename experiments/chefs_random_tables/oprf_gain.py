@@ -42,8 +42,9 @@ def drawn_gain(square: Tensor, dim: int, draws: int, seed: int) -> float:
     """mu at |x + y|^2 (1,) from `draws` features of each map."""
     x = _points(square, dim)
     variances = []
-    for name, options in (("oprf", {"A": float(theory.oprf_parameter(square, dim))}),
-                          ("positive", {})):  # fmt: skip
+    A = float(theory.oprf_parameter(square, dim))
+    maps: dict[str, dict[str, Any]] = {"oprf": {"A": A}, "positive": {}}
+    for name, options in maps.items():
         fm = attention.feature_map(
             name, dim, draws, projection="iid", dtype=torch.float64, seed=seed, **options
         )

@@ -137,15 +137,12 @@ def measure(arguments: Arguments) -> Rows:
     joint = {"langevin": langevin_search, "derivative-free": derivative_free_search}
     both = (CONTEXT, SIZE, (256, 256))
     first = AutoregressiveEnergy(CONTEXT, SIZE, (64, 64), 64, _BLUR, generator())
-    heads: list[tuple[nn.Module, dict[str, Search]]] = [
-        (first, {"autoregressive": autoregressive_search}),
-        *(
-            (JointEnergy(*both, 64, _BLUR, chain, generator()),
-             {f"{name}, {kind}": search for kind, search in joint.items()})
-            for name, chain in (("joint", 0), ("joint, chain negatives", 10))
-        ),
-        (Regression(*both, generator()), {"explicit": regression}),
-    ]  # fmt: skip
+    heads: list[tuple[nn.Module, dict[str, Search]]]
+    heads = [(first, {"autoregressive": autoregressive_search})]
+    for name, chain in (("joint", 0), ("joint, chain negatives", 10)):
+        named = {f"{name}, {kind}": search for kind, search in joint.items()}
+        heads.append((JointEnergy(*both, 64, _BLUR, chain, generator()), named))
+    heads.append((Regression(*both, generator()), {"explicit": regression}))
     for head, searches in heads:
         train(head, steps, batch, weights, generator(1))
         for name, search in searches.items():
