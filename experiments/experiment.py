@@ -23,9 +23,17 @@ from experiments.task import Learning
 from training.analysis.agents import check_device, device_name
 from training.command.errors import command_line
 from training.command.files import refusal, write_atomically, write_json, writing
-from training.compare.comparison import PAGE, Comparison, check_owner
 from training.compare.config import slug
-from training.compare.jobs import DONE, MISSING, Job, Status, missing_jobs
+from training.compare.jobs import (
+    DONE,
+    MISSING,
+    PAGE,
+    Comparison,
+    Job,
+    Status,
+    check_owner,
+    missing_jobs,
+)
 from training.io import config as configuration
 from training.io.config import UserError
 from training.io.fingerprint import differences, fingerprint

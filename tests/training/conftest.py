@@ -5,7 +5,7 @@ import yaml
 from markupsafe import Markup
 
 from tests.training.study_jobs import DRAWN, conduct, write_study
-from training.compare import charts, model_files
+from training.compare import model_files, page
 
 
 def no_figure(shown, title, *labels, **more):
@@ -20,8 +20,8 @@ def light_studies():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model_files, "TIMED_CALLS", 20)
         for name in DRAWN:
-            patch.setattr(charts, name, no_figure)
-        patch.setattr(charts, "draw_picture", lambda *given: b"\x89PNG")
+            patch.setattr(page, name, no_figure)
+        patch.setattr(page, "draw_picture", lambda *given: b"\x89PNG")
         yield
 
 

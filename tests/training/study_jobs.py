@@ -8,7 +8,7 @@ import yaml
 
 from training import study
 from training.algorithms.trainer import JobConfig, Trainer
-from training.compare import charts
+from training.compare import page
 from training.reports import figures as drawing
 
 BARE = Trainer(name="tests.training.study_jobs:BARE", config=JobConfig, learner="none")
@@ -45,7 +45,7 @@ def with_figures():
     """Studies draw their figures, which they do not in other tests."""
     with pytest.MonkeyPatch.context() as patch:
         for name in (*DRAWN, "draw_picture"):
-            patch.setattr(charts, name, getattr(drawing, name))
+            patch.setattr(page, name, getattr(drawing, name))
         yield
 
 

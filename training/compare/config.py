@@ -1,9 +1,9 @@
-"""What a study is made of: variants that are trained alike and compared (`StudyConfig`)."""
+"""The configuration of a study: variants that are trained alike and compared (`StudyConfig`)."""
 
 import math
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from importlib import resources
 from pathlib import Path
@@ -33,7 +33,7 @@ class StageConfig:
     """One training run of every variant and seed."""
 
     trainer: str
-    """What trains: es, bc, ppo, or "module:NAME" of a trainer of your own."""
+    """The trainer: es, bc, ppo, or "module:NAME" of a custom one."""
     config: str
     """Its configuration: a file, relative to the study's, or the name of a shipped preset."""
     set: dict[str, Any] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class StageConfig:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class VariantConfig:
-    """One of the things that are compared."""
+    """One of the variants that are compared."""
 
     name: str = Field(min_length=1)
     """What the page calls it; file names follow from it."""
@@ -75,7 +75,7 @@ class PointConfig:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class CurveConfig:
-    """How the trained variants and the references fare where the task is changed by degrees."""
+    """Evaluations of the variants and the references where the task is changed by degrees."""
 
     name: str = Field(min_length=1)
     """Its heading."""
@@ -90,7 +90,7 @@ class CurveConfig:
     null: their own."""
 
     def is_of_the_task(self, point: PointConfig) -> bool:
-        """Whether a point has episodes of the task itself, as nothing is changed there."""
+        """Whether a point has the episodes of the task itself, as nothing is changed there."""
         return not point.set and self.repair is None
 
 
@@ -163,32 +163,32 @@ class StudyConfig:
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
+        for mistake in self._mistakes():
+            raise ValueError(mistake)
+        return self
+
+    def _mistakes(self) -> Iterator[str]:
+        """Sentences on what does not go together."""
         names = [variant.name for variant in self.arms]
-        _distinct("variant", names, get_args(Reference))
-        _distinct("curve", [curve.name for curve in self.curves])
+        yield from _alike("variant", names, get_args(Reference))
+        yield from _alike("curve", [curve.name for curve in self.curves])
         for key, name in (("baseline", self.baseline), ("headline", self.headline)):
             if name is not None and name not in names:
-                raise ValueError(
-                    f"{key} must be one of the variants {', '.join(names)}, got {name!r}"
-                )
+                yield f"{key} must be one of the variants {', '.join(names)}, got {name!r}"
         if self.compare_stages and (self.headline is None or len(self.stages) < 2):
-            raise ValueError("compare_stages needs a headline variant and at least 2 stages")
+            yield "compare_stages needs a headline variant and at least 2 stages"
         for key, values in (("seeds", self.seeds), ("references", self.references)):
             if len(set(values)) < len(values):
-                raise ValueError(f"{key} must be distinct, got {list(values)}")
+                yield f"{key} must be distinct, got {list(values)}"
         runs = len(self.seeds) * len(self.arms) * len(self.stages)
         if runs > _MOST_RUNS:
-            raise ValueError(
-                f"seeds, variants and stages make {runs} runs, but at most {_MOST_RUNS} are allowed"
-            )
+            yield f"seeds, variants and stages make {runs} runs, at most {_MOST_RUNS} are allowed"
+        trainers = [find_trainers(stage.trainer) for stage in self.stages]
+        clones = all(any(one.clones_recordings for one in among) for among in trainers)
         if self.evaluation_seed < EVALUATION_SEEDS_FROM and (
-            self.demonstrations is None
-            or not all(
-                any(one.clones_recordings for one in find_trainers(stage.trainer))
-                for stage in self.stages
-            )
+            self.demonstrations is None or not clones
         ):
-            raise ValueError(
+            yield (
                 f"evaluation_seed must be at least {EVALUATION_SEEDS_FROM} where training makes "
                 f"scenes of its own and does not only clone demonstrations, got "
                 f"{self.evaluation_seed}"
@@ -196,43 +196,40 @@ class StudyConfig:
         try:
             shlex.split(self.demonstrations or "")
         except ValueError as error:
-            raise ValueError(
+            yield (
                 f"demonstrations = {self.demonstrations!r}, where arguments of training.demos are "
                 f"needed: {error}"
-            ) from None
+            )
         for curve in self.curves:
             places = [point.x for point in curve.points]
             if len(set(map(place_name, places))) < len(places):
-                raise ValueError(
-                    f"curve {curve.name} has two points at one x, to 12 digits, got {places}"
-                )
+                yield f"curve {curve.name} has two points at one x, to 12 digits, got {places}"
             if not all(math.isfinite(x) for x in places):
-                raise ValueError(f"curve {curve.name} needs finite x, got {places}")
+                yield f"curve {curve.name} needs finite x, got {places}"
             if curve.episodes > self.episodes and any(map(curve.is_of_the_task, curve.points)):
-                raise ValueError(
+                yield (
                     f"curve {curve.name} has a point without set, which takes the episodes of the "
                     f"task itself, so its episodes must be at most {self.episodes}, got "
                     f"{curve.episodes}"
                 )
-        for i, stage in enumerate(self.stages[1:], 1):
-            if not find_trainers(stage.trainer)[0].has("init_from"):
+        for i, among in enumerate(trainers[1:], 1):
+            if not among[0].has("init_from"):
                 able = dict.fromkeys(one.name for one in TRAINERS if one.has("init_from"))
-                raise ValueError(
+                yield (
                     f"stages.{i}.trainer must be {' or '.join(able)}, which can start from the "
-                    f"policy of the stage before, got {stage.trainer}"
+                    f"policy of the stage before, got {self.stages[i].trainer}"
                 )
-        return self
 
 
-def _distinct(kind: str, names: list[str], taken: tuple[str, ...] = ()) -> None:
-    """ValueError when two names repeat, or would give the same file name."""
+def _alike(kind: str, names: list[str], taken: tuple[str, ...] = ()) -> Iterator[str]:
+    """Sentences on names that repeat, or would give the same file name."""
     seen = {name: f"the reference {name}" for name in taken}
     for name in names:
         word = slug(name)
         if not word:
-            raise ValueError(f"{kind} names need a letter or a digit, got {name!r}")
+            yield f"{kind} names need a letter or a digit, got {name!r}"
         if word in seen:
-            raise ValueError(
+            yield (
                 f"{kind} names must differ in letters and digits, as files are named {word!r} for "
                 f"both {seen[word]} and {name!r}"
             )

@@ -13,13 +13,11 @@ from training.analysis.agents import check_device
 from training.collect.environments import make_env, render_modes
 from training.command.errors import command_line
 from training.command.files import read_bytes, write_atomically
-from training.compare.charts import pareto_picture
-from training.compare.comparison import PAGE, Comparison, check_owner
 from training.compare.config import CurveConfig, StudyConfig
 from training.compare.evaluations import EvaluationJob, episodes_in, unfinished
-from training.compare.jobs import Job
+from training.compare.jobs import PAGE, Comparison, Job, check_owner
 from training.compare.model_files import CostJob, GazeJob, PolicyJob, VideoJob, has_gaze
-from training.compare.page import render
+from training.compare.page import pareto_picture, render
 from training.compare.record import Contents, check_record, pack, unpack
 from training.compare.results import read_results
 from training.compare.runs import TrainingJob, all_runs, check_demonstrations, check_policies

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from envs import Outcome, Task, find_task, tasks
+from envs import Outcome, find_task, tasks
 from training.collect.outcomes import outcomes_of
 from training.command.files import led_to, write_atomically
 from training.io.config import UserError
@@ -40,37 +40,36 @@ class Panel:
         return any(np.isfinite(column).any() for column in values)
 
 
-_SEARCH = (Panel("center_reward", "reward per episode, search centre", behind="reward_mean"),)
-_SUCCESS = (
-    Panel("center_success", "success of the search centre", True, behind="success_rate"),
-    Panel("val_loss", "loss on held-out data", behind="loss"),
-    Panel("success", "success in training", True),
-)
-_LEVEL = (Panel("level", "curriculum level"),)
-
-
 def panels(outcomes: Sequence[Outcome]) -> tuple[Panel, ...]:
-    """What can be drawn of runs whose task has these outcomes; columns that a run does not have
-    are left out."""
-    numbers = [outcome for outcome in outcomes if outcome.kind != "event"]
-    of_search = (
-        Panel(f"center_{one.name}", one.axis_label, one.kind == "share", behind=one.mean_name)
-        for one in numbers
+    """The columns that can be drawn of runs whose task has these outcomes; those that a run does
+    not have are left out."""
+    numbers = [
+        (one, one.axis_label, one.kind == "share") for one in outcomes if one.kind != "event"
+    ]
+    return (
+        Panel("center_reward", "reward per episode, search centre", behind="reward_mean"),
+        *(
+            Panel(f"center_{one.name}", label, share, one.mean_name)
+            for one, label, share in numbers
+        ),
+        Panel("center_success", "success of the search centre", True, behind="success_rate"),
+        Panel("val_loss", "loss on held-out data", behind="loss"),
+        Panel("success", "success in training", True),
+        *(Panel(one.name, label, share) for one, label, share in numbers),
+        Panel("level", "curriculum level"),
     )
-    of_clone = (Panel(one.name, one.axis_label, one.kind == "share") for one in numbers)
-    return (*_SEARCH, *of_search, *_SUCCESS, *of_clone, *_LEVEL)
 
 
 def _outcomes(curves: Sequence[Curve]) -> list[Outcome]:
     """The outcomes of the runs' tasks, by name. Of a run whose task is not known, those of every
-    task that is, and what its columns tell."""
+    task that is, and those that its columns name."""
     found = [one for curve in curves if curve.task for one in outcomes_of(curve.task)]
     strange = [curve for curve in curves if curve.task is None]
     if strange:
         found += [outcome for task in tasks() for outcome in outcomes_of(task)]
     for name in (name for curve in strange for name in curve.columns):
-        told = re.fullmatch("center_([a-z]\\w*)|([a-z]\\w*)_mean", name, re.ASCII | re.IGNORECASE)
-        word = (told[1] or told[2]) if told else "reward"
+        named = re.fullmatch("center_([a-z]\\w*)|([a-z]\\w*)_mean", name, re.ASCII | re.IGNORECASE)
+        word = (named[1] or named[2]) if named else "reward"
         if word not in ("reward", "success", "seed", "steps"):
             found.append(Outcome(name=word, label=word))
     first: dict[str, Outcome] = {}
@@ -92,9 +91,11 @@ def plot_training(
     data that on the batches; `smooth` is the width of a trailing mean, in measured iterations.
     UserError when there is nothing to draw.
     """
-    plt = _pyplot()
     every = panels(_outcomes(curves))
-    chosen = [panel for panel in every if _worth_a_panel(curves, panel)]
+    chosen = [
+        panel for panel in every
+        if panel.has_values(c.columns[n] for c in curves for n in panel.lines if n in c.columns)
+    ]  # fmt: skip
     if not chosen:
         known = ", ".join(name for panel in every for name in panel.lines)
         found = ", ".join(dict.fromkeys(name for curve in curves for name in curve.columns))
@@ -102,6 +103,7 @@ def plot_training(
             f"none of the runs has a measured value yet of what can be drawn, {known}; their "
             f"columns are {found}"
         )
+    plt = _pyplot()
     figure, axes = plt.subplots(
         1, len(chosen), figsize=(4.2 * len(chosen), 3.2), squeeze=False, layout="constrained"
     )
@@ -116,24 +118,14 @@ def plot_training(
                 axis.plot(
                     positions[measured],
                     _trailing_mean(values[measured], 1 if name == "level" else smooth),
-                    marker="o" if measured.sum() <= 15 else "",
-                    markersize=3,
-                    color=f"C{index % 10}",
-                    alpha=opacity,
-                    linewidth=1.0 + opacity,
+                    marker="o" if measured.sum() <= 15 else "", markersize=3,
+                    color=f"C{index % 10}", alpha=opacity, linewidth=1.0 + opacity,
                     label=shown(f"{curve.name}: {name}"),
-                )
+                )  # fmt: skip
         axis.set(xlabel=label, title=panel.meaning)
         axis.grid(alpha=0.3)
         axis.legend(fontsize=7)
     return _save(figure, out)
-
-
-def _worth_a_panel(curves: Sequence[Curve], panel: Panel) -> bool:
-    """Whether a run has such a value."""
-    return panel.has_values(
-        curve.columns[name] for curve in curves for name in panel.lines if name in curve.columns
-    )
 
 
 def _positions(curve: Curve, x: str) -> tuple[np.ndarray, str]:
@@ -176,7 +168,14 @@ def plot_pareto(entries: Sequence[Mapping[str, Any]], out: str | Path) -> None:
         axis.set_xlabel("FLOPs per inference step (multiply-add = 2)")
     else:
         axis.set_xticks([])
-    axis.set_ylabel(_reward_label(entries))
+    several = any(entry.get("reward_sem") is not None for entry in entries)
+    of = "mean, 95% interval" if several else "one episode"
+    known = [find_task(entry.get("env", "")) for entry in entries]
+    rewards = {task.reward if task else "" for task in known}
+    if len(rewards) == 1 and "" not in rewards:
+        axis.set_ylabel(f"reward per episode: {rewards.pop()},\nsummed over steps ({of})")
+    else:
+        axis.set_ylabel(f"reward per episode, summed over steps\n({of})")
     axis.grid(alpha=0.3, which="both")
     axis.legend(fontsize=8)
     _save(figure, out)
@@ -186,19 +185,6 @@ def shown(name: str) -> str:
     """A name as a legend's label: matplotlib would set `$` as mathematics, and leave out a label
     that begins with `_`, which a zero-width space before it prevents."""
     return ("\u200b" if name.startswith("_") else "") + name.replace("$", r"\$")
-
-
-def _reward_label(entries: Sequence[Mapping[str, Any]]) -> str:
-    several = any(entry.get("reward_sem") is not None for entry in entries)
-    shown = "mean, 95% interval" if several else "one episode"
-    rewards = {task.reward if task else "" for task in map(_task_of_entry, entries)}
-    if len(rewards) == 1 and "" not in rewards:
-        return f"reward per episode: {rewards.pop()},\nsummed over steps ({shown})"
-    return f"reward per episode, summed over steps\n({shown})"
-
-
-def _task_of_entry(entry: Mapping[str, Any]) -> Task | None:
-    return find_task(entry.get("env", ""))
 
 
 def _pyplot() -> Any:
@@ -228,10 +214,7 @@ def _save(figure: Any, out: str | Path) -> Path:
 def picture_path(out: str | Path) -> Path:
     """The file that --out means; UserError where it names none."""
     if not str(out) or os.path.isdir(out):  # which, unlike Path's, is False for impossible names
-        raise UserError(f"--out must name a picture (.png, .svg or .pdf), got {_given(out)}")
+        given = f"the directory {str(out)!r}" if str(out) else "''"
+        raise UserError(f"--out must name a picture (.png, .svg or .pdf), got {given}")
     path = Path(out)
     return path if path.suffix else path.with_name(f"{path.name}.png")
-
-
-def _given(out: str | Path) -> str:
-    return f"the directory {str(out)!r}" if str(out) else "''"
