@@ -6,25 +6,21 @@ import torch
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
-from torch.nn import functional
 
 from experiments.data import fashion_mnist
-from experiments.data.fashion_mnist import Pictures
 from experiments.fitting import Fitting
 from experiments.layers import Encoder, TransformerConfig
 from experiments.learning import (
     FLOPS,
     TRUST,
     batch_of,
-    classified,
     flops_of,
-    train_transformer,
+    learn_classifier,
     trust,
 )
 from experiments.task import STRICT, Learning, Measure, Task
 
 _CLASSES, _SIDE_PX = 10, 28
-_MEASURED_AT_ONCE = 500
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -78,38 +74,27 @@ class ImageTransformer(nn.Module):
 
 def check(settings: ImagesConfig, data: str | None) -> None:
     """UserError where the images are not found, ValueError where settings do not fit."""
-    there = len(fashion_mnist.load(data)[0].images)
-    if settings.held_out >= there:
-        raise ValueError(f"held_out must be less than {there} images, got {settings.held_out}")
+    fashion_mnist.split(data, settings.held_out)
     ImageTransformer(settings, 0)
 
 
 def learn(learning: Learning, with_trust: bool = False) -> dict[str, float]:
     """Train a model and measure it on the test images, with the measures in `TRUST` if wanted."""
     settings: ImagesConfig = learning.settings
-    whole, test = (part.to(learning.device) for part in fashion_mnist.load(learning.data))
-    known = len(whole.images) - settings.held_out
+    known, held_out, test = fashion_mnist.split(learning.data, settings.held_out, learning.device)
     model = ImageTransformer(settings, learning.seed).to(learning.device)
 
-    def batch(step: int) -> Pictures:
-        chosen = batch_of(step, known, settings.batch, learning.seed)
-        return Pictures(whole.images[chosen], whole.labels[chosen])
+    def batch(step: int) -> tuple[Tensor, Tensor]:
+        chosen = batch_of(step, len(known.labels), settings.batch, learning.seed)
+        return known.images[chosen], known.labels[chosen]
 
-    def loss(step: int) -> Tensor:
-        images, labels = batch(step)
-        return functional.cross_entropy(model(images), labels)
+    def also(images: Tensor) -> dict[str, float]:
+        return trust(model, lambda: model(images)) if with_trust else {}
 
-    def measured(pictures: Pictures) -> dict[str, float]:
-        chunks = pictures.images.split(_MEASURED_AT_ONCE)
-        found = classified(model, chunks, pictures.labels)
-        return found | trust(model, lambda: model(chunks[0])) if with_trust else found
-
-    train_transformer(
-        learning, model, loss, lambda step: model(batch(step).images),
-        lambda: measured(whole.part(known)),
-    )  # fmt: skip
+    numbers = learn_classifier(
+        learning, model, batch, held_out.parts(), test.part(0, settings.test).parts(), also=also
+    )
     total, attending = flops_of(lambda: model(test.images[:1]))
-    numbers = measured(test.part(0, settings.test))
     return numbers | {"attention_flops": attending, "flops": total}
 
 

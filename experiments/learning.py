@@ -1,6 +1,6 @@
 """What learning tasks have in common: batches, training, and measures of a model."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +16,8 @@ from experiments.layers import look_before, prepare_step
 from experiments.task import Learning, Measure
 from training.analysis.op_counter import OpCounter
 
+Examples = tuple[Sequence[Tensor], Tensor]
+"""Inputs in parts, as they are measured at once, and all labels (examples,)."""
 FLOPS = ",.0f"
 """How numbers of operations are printed."""
 TRUST = (
@@ -43,17 +45,17 @@ def _order(epoch: int, examples: int, seed: int) -> Tensor:
     return torch.randperm(examples, generator=generator)
 
 
-def train_transformer(
+def train(
     learning: Learning,
     model: nn.Module,
     loss: Callable[[int], Tensor],
     run: Callable[[int], object],
     measure: Callable[[], Mapping[str, float]],
 ) -> Fit:
-    """Train a Transformer; one that starts from another has its parameters but its own maps.
+    """Train a model; one that starts from another has its parameters but its own feature maps.
 
     Args:
-        learning: with the settings `attention` and `fitting`.
+        learning: with the settings `fitting` and, if the model has any, `attention`.
         model: the model.
         loss: returns the loss of a step.
         run: runs the model on the batch of a step, to fit the feature maps.
@@ -63,8 +65,9 @@ def train_transformer(
         load_model(learning.start, model, lambda name: ".feature_map." in name)
 
     def before(step: int) -> None:
-        settings = learning.settings.attention
-        prepare_step(model, settings, learning.seed, step, lambda: run(step))
+        settings = getattr(learning.settings, "attention", None)
+        if settings is not None:
+            prepare_step(model, settings, learning.seed, step, lambda: run(step))
 
     return fit(model, loss, learning, measure, before)
 
@@ -79,17 +82,41 @@ def flops_of(run: Callable[[], object]) -> tuple[int, int]:
     return counter.total, sum(counter.by_component[part] for part in parts)
 
 
-@torch.no_grad()
-def classified(
-    model: Callable[[Tensor], Tensor], inputs: Iterable[Tensor], labels: Tensor
+def learn_classifier(
+    learning: Learning,
+    model: nn.Module,
+    batch: Callable[[int], tuple[Tensor, Tensor]],
+    held_out: Examples,
+    test: Examples,
+    prepare: Callable[[Tensor], Tensor] = lambda inputs: inputs,
+    also: Callable[[Tensor], Mapping[str, float]] = lambda inputs: {},
 ) -> dict[str, float]:
-    """Accuracy in percent and mean cross-entropy in nats, in float64, of a model's logits
-    (examples, classes) for inputs in parts and labels (examples,).
+    """Train a classifier by cross-entropy; returns its accuracy and loss on the test examples.
+
+    Args:
+        learning: see `train`.
+        model: inputs -> logits.
+        batch: returns the inputs and labels of a step.
+        held_out: examples on which curves are measured.
+        test: test examples.
+        prepare: gives inputs of the model from those of `held_out` and `test`.
+        also: returns further measures for the first part of the inputs.
     """
-    logits = torch.cat([model(part) for part in inputs]).double()
-    labels = labels.to(logits.device)
-    right = (logits.argmax(1) == labels).double().mean()
-    return {"accuracy": 100 * float(right), "loss": float(functional.cross_entropy(logits, labels))}
+
+    def loss(step: int) -> Tensor:
+        inputs, labels = batch(step)
+        return functional.cross_entropy(model(inputs), labels)
+
+    @torch.no_grad()
+    def measured(examples: Examples) -> dict[str, float]:
+        logits = torch.cat([model(prepare(part)) for part in examples[0]]).double()
+        labels = examples[1].to(logits.device)
+        right = (logits.argmax(1) == labels).double().mean()
+        entropy = functional.cross_entropy(logits, labels)
+        return {"accuracy": 100 * float(right), "loss": float(entropy), **also(examples[0][0])}
+
+    train(learning, model, loss, lambda step: model(batch(step)[0]), lambda: measured(held_out))
+    return measured(test)
 
 
 @torch.no_grad()

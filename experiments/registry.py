@@ -2,8 +2,7 @@
 
 from experiments.compositional.learning import COMPOSITIONAL
 from experiments.images import IMAGES, TRUSTED_IMAGES
-from experiments.language.sampled_softmax import SAMPLED_SOFTMAX
-from experiments.language.softmax_errors import SOFTMAX_ERRORS
+from experiments.language.learning import SAMPLED_SOFTMAX, SOFTMAX_ERRORS
 from experiments.listops import LISTOPS
 from experiments.speech.learning import SPEECH
 from experiments.task import Task

@@ -2,7 +2,6 @@
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from experiments.compositional.models import (
     CompositionalConfig,
@@ -12,21 +11,13 @@ from experiments.compositional.models import (
     skeleton_of,
 )
 from experiments.data import fashion_mnist
-from experiments.data.fashion_mnist import Pictures
-from experiments.fitting import fit
-from experiments.learning import batch_of, classified
+from experiments.learning import batch_of, learn_classifier
 from experiments.task import Learning, Measure, Task
-
-_MEASURED_AT_ONCE = 500
 
 
 def check(settings: CompositionalConfig, data: str | None) -> None:
     """UserError where the images are not found, ValueError where settings do not fit."""
-    images = fashion_mnist.load(data)[0].images
-    if settings.held_out >= len(images):
-        raise ValueError(
-            f"held_out must be less than {len(images)} images, got {settings.held_out}"
-        )
+    known, _, _ = fashion_mnist.split(data, settings.held_out)
     if settings.draws < settings.features:
         raise ValueError(
             f"draws must be at least features, got {settings.draws} and {settings.features}"
@@ -34,15 +25,14 @@ def check(settings: CompositionalConfig, data: str | None) -> None:
     if settings.activation != "relu" and settings.learner != "features":
         raise ValueError(f"activation must be relu of a network, got {settings.activation}")
     skeleton_of(settings)
-    Inputs(settings, images[:1])
+    Inputs(settings, known.images[:1])
 
 
 def learn(learning: Learning) -> dict[str, float]:
     """Train a model and measure it on the test images."""
     settings: CompositionalConfig = learning.settings
-    whole, test = (part.to(learning.device) for part in fashion_mnist.load(learning.data))
-    known = len(whole.images) - settings.held_out
-    inputs = Inputs(settings, whole.images[:known])
+    known, held_out, test = fashion_mnist.split(learning.data, settings.held_out, learning.device)
+    inputs = Inputs(settings, known.images)
     if settings.learner == "features":
         model: FeatureClassifier | SkeletonNetwork = FeatureClassifier(
             skeleton_of(settings), settings.features, settings.draws, learning.seed
@@ -51,22 +41,18 @@ def learn(learning: Learning) -> dict[str, float]:
         model = SkeletonNetwork(settings, learning.seed)
     model = model.to(learning.device)
 
-    def loss(step: int) -> Tensor:
-        chosen = batch_of(step, known, settings.batch, learning.seed)
+    def batch(step: int) -> tuple[Tensor, Tensor]:
+        chosen = batch_of(step, len(known.labels), settings.batch, learning.seed)
         draws = None
         if settings.augment:  # `fit` has seeded the generator for this step
             draws = torch.Generator().manual_seed(torch.initial_seed())
-        return functional.cross_entropy(
-            model(inputs(whole.images[chosen], draws)), whole.labels[chosen]
-        )
+        return inputs(known.images[chosen], draws), known.labels[chosen]
 
-    def measured(pictures: Pictures) -> dict[str, float]:
-        chunks = pictures.images.split(_MEASURED_AT_ONCE)
-        return classified(lambda images: model(inputs(images)), chunks, pictures.labels)
-
-    fit(model, loss, learning, lambda: measured(whole.part(known)))
+    numbers = learn_classifier(
+        learning, model, batch, held_out.parts(), test.part(0, settings.test).parts(), inputs
+    )
     learned = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    return measured(test.part(0, settings.test)) | {"parameters": learned}
+    return numbers | {"parameters": learned}
 
 
 COMPOSITIONAL = Task(

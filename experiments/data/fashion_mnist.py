@@ -5,6 +5,7 @@ MIT licence. On Debian the package dataset-fashion-mnist has it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +33,7 @@ FILES = {
             "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
     }.items()
 }  # fmt: skip
+_AT_ONCE = 500
 _MOST_BYTES = 2**27
 """Of a file, unpacked."""
 
@@ -47,6 +49,10 @@ class Pictures(NamedTuple):
     def to(self, device: str) -> Pictures:
         """A copy on a PyTorch device."""
         return Pictures(self.images.to(device), self.labels.to(device))
+
+    def parts(self) -> tuple[Sequence[Tensor], Tensor]:
+        """The images in parts of a bounded size, and all labels."""
+        return self.images.split(_AT_ONCE), self.labels
 
     def part(self, first: int, last: int | None = None) -> Pictures:
         """The images from `first` up to but excluding `last`; None: to the end."""
@@ -71,6 +77,21 @@ def load(folder: str | Path | None = None) -> tuple[Pictures, Pictures]:
             Pictures(torch.from_numpy(images.copy()), torch.from_numpy(labels.copy()).long())
         )
     return parts[0], parts[1]
+
+
+def split(
+    folder: str | Path | None, held_out: int, device: str = "cpu"
+) -> tuple[Pictures, Pictures, Pictures]:
+    """The images to learn from, the last `held_out` of the training set, and the test images.
+
+    Raises ValueError if none is left to learn from.
+    """
+    whole, test = load(folder)
+    known = len(whole.images) - held_out
+    if known < 1:
+        raise ValueError(f"held_out must be less than {len(whole.images)} images, got {held_out}")
+    parts = whole.part(0, known), whole.part(known), test
+    return parts[0].to(device), parts[1].to(device), parts[2].to(device)
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:

@@ -34,72 +34,48 @@ class ProposalSettings(MapSettings):
 
 
 class Proposal(nn.Module):
-    """Weights of words, up to a factor per query; estimates can be negative."""
+    """Weights of all words for a query, up to a factor per query; estimates can be negative.
 
+    Exact weights are exp(q.k), a feature map estimates them by phi(q).phi(k), and those of uniform
+    and unigram are the same for every query.
+    """
+
+    same: Tensor | None
+    """(words,), weights that are the same for every query; None: they depend on it."""
+    feature_map: attention.FeatureMap | None
+    """None: there are no estimates."""
     features: int
     """F, numbers of the vectors whose product a weight is; 0: none."""
 
+    def __init__(self, settings: ProposalSettings, width: int, counts: Tensor, seed: int) -> None:
+        """`width` is the dimension d of queries and keys, `counts` (words,) has how often the text
+        has each word, `seed` is of the random vectors. Raises ValueError for an unknown map or
+        option.
+        """
+        super().__init__()
+        name = settings.feature_map
+        same = {"uniform": torch.ones_like(counts), "unigram": counts}.get(name)
+        self.register_buffer("same", None if same is None else same.float(), persistent=False)
+        self.feature_map, self.features = None, width if same is None else 0
+        if name != "softmax" and same is None:
+            self.feature_map = attention.feature_map(
+                name, width, settings.num_features, projection=settings.projection, seed=seed,
+                **settings.map_options,
+            )  # fmt: skip
+            self.features = self.feature_map.output_dim
+
     def fit(self, queries: Tensor, keys: Tensor) -> None:
         """Set the parameters that depend on queries and keys (n, d)."""
-
-    def redraw(self, generator: torch.Generator) -> None:
-        """New random vectors."""
-
-    def of_query(self, query: Tensor) -> object:
-        """The transformation of a query (1, d) before its product with the words."""
+        if self.feature_map is not None:
+            self.feature_map.fit(queries, keys)
 
     def weights(self, queries: Tensor, keys: Tensor) -> Tensor:
         """(n, d) and (words, d) -> (n, words)."""
-        raise NotImplementedError
-
-
-class ExactProposal(Proposal):
-    """exp(q.k)."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.features = width
-
-    def weights(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """The largest is 1."""
-        logits = queries @ keys.mT
-        return (logits - logits.amax(-1, keepdim=True)).exp()
-
-
-class KnownProposal(Proposal):
-    """The same for every query."""
-
-    features = 0
-    own: Tensor
-    """(words,)"""
-
-    def __init__(self, own: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("own", own.float(), persistent=False)
-
-    def weights(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return self.own.expand(len(queries), -1)
-
-
-class MapProposal(Proposal):
-    """phi(q).phi(k), an estimate of exp(q.k)."""
-
-    def __init__(self, feature_map: attention.FeatureMap) -> None:
-        super().__init__()
-        self.feature_map = feature_map
-        self.features = feature_map.output_dim
-
-    def fit(self, queries: Tensor, keys: Tensor) -> None:
-        self.feature_map.fit(queries, keys)
-
-    def redraw(self, generator: torch.Generator) -> None:
-        self.feature_map.redraw(generator)
-
-    def of_query(self, query: Tensor) -> object:
-        return self.feature_map.scaled_queries(query)
-
-    def weights(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Features keep their scale apart, and that of the largest key is left out."""
+        if self.same is not None:
+            return self.same.expand(len(queries), -1)
+        if self.feature_map is None:
+            return exact_weights(queries, keys)
+        # Features keep their scale apart, and that of the largest key is left out.
         phi = self.feature_map.scaled_queries(queries).mantissa
         products, scales = [], []
         for part in keys.split(_KEYS_AT_ONCE):
@@ -110,29 +86,10 @@ class MapProposal(Proposal):
         return torch.cat(products, -1).mul_((scale - scale.amax()).exp())
 
 
-def make_proposal(settings: ProposalSettings, width: int, counts: Tensor, seed: int) -> Proposal:
-    """Build the proposal of given settings.
-
-    Args:
-        settings: which.
-        width: dimension d of queries and keys.
-        counts: counts of the words in the text, (words,).
-        seed: seed of the random vectors.
-
-    Raises ValueError for an unknown map or option.
-    """
-    if settings.feature_map == "softmax":
-        return ExactProposal(width)
-    if settings.feature_map in ("uniform", "unigram"):
-        return KnownProposal(
-            counts if settings.feature_map == "unigram" else torch.ones_like(counts)
-        )
-    return MapProposal(
-        attention.feature_map(
-            settings.feature_map, width, settings.num_features, projection=settings.projection,
-            seed=seed, **settings.map_options,
-        )
-    )  # fmt: skip
+def exact_weights(queries: Tensor, keys: Tensor) -> Tensor:
+    """exp(q.k) for (n, d) and (words, d): (n, words), the largest of each row 1."""
+    logits = queries @ keys.mT
+    return (logits - logits.amax(-1, keepdim=True)).exp()
 
 
 def shares(weights: Tensor) -> Tensor:
@@ -159,9 +116,9 @@ class Drawn(NamedTuple):
     words: Tensor
     """(n, negatives)."""
     log_chance: Tensor
-    """(n, negatives), of each in a draw among all words."""
+    """(n, negatives), logarithm of the probability of each in a draw among all words."""
     log_true: Tensor
-    """(n, 1), of the true word."""
+    """(n, 1), logarithm of the true word's probability."""
 
 
 @torch.no_grad()

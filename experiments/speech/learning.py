@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from experiments.data import fsdd
-from experiments.learning import FLOPS, flops_of, train_transformer
+from experiments.learning import FLOPS, flops_of, train
 from experiments.speech.model import BLANK, SpeechConfig, SpeechModel
 from experiments.speech.strings import TEST_TAKES, Strings, Voices, draw, voices
 from experiments.task import Learning, Measure, Task
@@ -40,7 +40,7 @@ def learn(learning: Learning) -> dict[str, float]:
     def loss(step: int) -> Tensor:
         return loss_of(model, batch(step))[0]
 
-    train_transformer(learning, model, loss, loss, lambda: _measured(model, curves))
+    train(learning, model, loss, loss, lambda: _measured(model, curves))
     strings = draw(test, settings.test_strings, settings.strings, _generator(_TEST))
     strings = strings.to(learning.device)
     middle = int(strings.lengths.argsort()[len(strings.lengths) // 2])

@@ -10,17 +10,17 @@ from experiments.__main__ import main
 from experiments.data import words
 from experiments.data.words import Corpus, frequent
 from experiments.fitting import Fitting
-from experiments.language import sampled_softmax
+from experiments.language import learning
+from experiments.language.learning import SampledSoftmaxConfig
 from experiments.language.model import LanguageConfig, LanguageModel
 from experiments.language.proposals import (
+    Proposal,
     ProposalSettings,
     distances,
     draw,
-    make_proposal,
     sampled_loss,
     shares,
 )
-from experiments.language.sampled_softmax import SampledSoftmaxConfig
 from experiments.task import Learning
 from tests.experiments.own_data import refused, story, table_in
 from training.io.config import UserError
@@ -109,7 +109,7 @@ def test_an_interrupted_model_goes_on_with_its_memory_bit_for_bit(folder, tmp_pa
 
     def learned(name):
         (tmp_path / name).mkdir(exist_ok=True)
-        return sampled_softmax.learn(
+        return learning.learn_sampled_softmax(
             Learning(settings, 0, tmp_path / name, data=str(folder.parent))
         )
 
@@ -121,7 +121,7 @@ def test_an_interrupted_model_goes_on_with_its_memory_bit_for_bit(folder, tmp_pa
             raise KeyboardInterrupt
         return draw(*arguments, **settings)
 
-    monkeypatch.setattr(sampled_softmax, "draw", stopping)
+    monkeypatch.setattr(learning, "draw", stopping)
     with pytest.raises(KeyboardInterrupt):
         learned("b")
     assert learned("b") == whole
@@ -203,7 +203,7 @@ def test_distances_between_single_words_are_their_places_apart():
 
 @pytest.mark.parametrize("name", ["trig", "hyperbolic", "angular_hybrid", "clustered_hybrid"])
 def test_weights_of_long_vectors_are_numbers(name):
-    proposal = make_proposal(ProposalSettings(feature_map=name), 6, torch.ones(40), 0)
+    proposal = Proposal(ProposalSettings(feature_map=name), 6, torch.ones(40), 0)
     generator = torch.Generator().manual_seed(0)
     queries, keys = (30 * torch.randn(n, 6, generator=generator) for n in (5, 40))
     proposal.fit(queries, keys)

@@ -5,18 +5,20 @@ import pytest
 import torch
 
 from experiments.__main__ import main
-from experiments.data.listops import (
+from experiments.layers import AttentionSettings
+from experiments.listops import (
     OPERATORS,
     VOCABULARY,
     Example,
     Grammar,
+    ListopsConfig,
+    TextTransformer,
     batch_of,
     example,
     examples,
+    guesses,
     padded,
 )
-from experiments.layers import AttentionSettings
-from experiments.listops import ListopsConfig, TextTransformer, guesses
 from tests.experiments.own_data import refused, table_in
 
 SHORT = Grammar(shortest=8, longest=40, depth=3, arguments=5)
