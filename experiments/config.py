@@ -40,7 +40,7 @@ class OrderingConfig:
     claim: str = Field(min_length=1)
     """The claim in words, with its source."""
     measure: str
-    """Of which measure."""
+    """The measure by which it ranks."""
     arms: tuple[str, ...] = Field(min_length=2, max_length=100)
     """Names of variants, the best first."""
 
@@ -70,7 +70,7 @@ class ExperimentConfig:
     seeds: tuple[Annotated[int, Field(ge=0, lt=2**32)], ...] = Field(
         default=(0, 1, 2), min_length=1, max_length=1000
     )
-    """Of initial parameters, random features, batches; one model of every variant each."""
+    """Seeds of initial parameters, random features, batches; one model of every variant each."""
     parallel: int = Field(default=1, ge=1, le=1024)
     """Models that are trained at the same time, each in a process with one thread."""
     device: str = "cpu"
@@ -98,10 +98,9 @@ class ExperimentConfig:
                     f"{variant.start_from!r}"
                 )
         measures = {measure.name for measure in task(self.task).measures}
-        for ordering in self.orderings:
-            unknown = [name for name in ordering.arms if name not in names]
-            if unknown:
-                raise ValueError(f"orderings must be of {known}, got {unknown[0]!r}")
+        for name in (name for ordering in self.orderings for name in ordering.arms):
+            if name not in names:
+                raise ValueError(f"orderings must be of {known}, got {name!r}")
         used = [one.measure for one in self.orderings] + [n for a in self.arms for n in a.published]
         for name in used:
             if name not in measures:

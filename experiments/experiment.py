@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from experiments.config import ExperimentConfig, settings_of
 from experiments.fitting import METRICS, facts_of
 from experiments.page import render
 from experiments.registry import task
-from experiments.results import FACTS, TABLE, Curves, Facts, Models, Results, read_record
+from experiments.results import FACTS, TABLE, Curves, Facts, Results, read_record
 from experiments.task import Learning
 from training.analysis.agents import check_device, device_name
 from training.command.errors import command_line
@@ -57,6 +58,11 @@ class Result:
     seconds: float = 0.0
     """Time of training and measuring."""
     provenance: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def commit(self) -> str:
+        """The commit of the code that made it."""
+        return str((self.provenance.get("git") or {}).get("commit", ""))
 
     @property
     def machine(self) -> str:
@@ -179,19 +185,15 @@ class Experiment(Comparison):
             variant.name: settings_of(self.settings, variant, self.quick, self.path)
             for variant in self.settings.arms
         }
-        for seed in self.settings.seeds:
-            for variant in self.settings.arms:
-                label = f"{slug(variant.name)}-s{seed}"
-                start = variant.start_from
-                origin = None if start is None else found[start, seed]
-                learning = Learning(
-                    settings[variant.name], seed, self.out / "trials" / label,
-                    None if origin is None else origin.model, self.data, label,
-                    self.settings.device,
-                )  # fmt: skip
-                found[variant.name, seed] = Trial(
-                    variant.name, self.settings.task, learning, origin
-                )
+        for seed, variant in product(self.settings.seeds, self.settings.arms):
+            name, start, label = variant.name, variant.start_from, f"{slug(variant.name)}-s{seed}"
+            origin = None if start is None else found[start, seed]
+            folder = None if origin is None else origin.model
+            learning = Learning(
+                settings[name], seed, self.out / "trials" / label, folder,
+                self.data, label, self.settings.device,
+            )  # fmt: skip
+            found[name, seed] = Trial(name, self.settings.task, learning, origin)
         return [*found.values()]
 
     def jobs(self) -> Sequence[Job]:
@@ -206,12 +208,8 @@ class Experiment(Comparison):
 
     def check(self, missing: Sequence[Job]) -> None:
         """UserError where data are missing, or a variant cannot be built."""
-        left = {id(job) for job in missing}
-        checked = set()
-        for trial in self.trials:
-            if id(trial) not in left or trial.variant in checked:
-                continue
-            checked.add(trial.variant)
+        first = {job.variant: job for job in reversed(missing) if isinstance(job, Trial)}
+        for trial in reversed(first.values()):
             try:
                 task(self.settings.task).check(trial.learning.settings, self.data)
             except UserError:
@@ -225,18 +223,18 @@ class Experiment(Comparison):
     def results(self) -> Results:
         """The results of the trials that are done. Raises UserError if a file is damaged."""
         done = [(trial, result) for trial in self.trials if (result := trial.result()) is not None]
-        models: dict[str, Models] = {}
-        seconds: dict[str, list[float]] = {}
+        found: dict[str, dict[int, Result]] = {}
         for trial, result in done:
-            own = models.get(trial.variant, {})
-            models[trial.variant] = {**own, trial.learning.seed: result.numbers}
-            seconds.setdefault(trial.variant, []).append(result.seconds)
-        commits = {str((one.provenance.get("git") or {}).get("commit", "")) for _, one in done}
-        machines = {result.machine for _, result in done}
+            found.setdefault(trial.variant, {})[trial.learning.seed] = result
+        models = {
+            name: {seed: result.numbers for seed, result in own.items()}
+            for name, own in found.items()
+        }
         facts = Facts(
-            {name: float(np.mean(own)) for name, own in seconds.items()},
-            tuple(sorted(commits - {""})), tuple(sorted(machines - {""})),
-        )  # fmt: skip
+            {n: float(np.mean([one.seconds for one in own.values()])) for n, own in found.items()},
+            tuple(sorted({result.commit for _, result in done} - {""})),
+            tuple(sorted({result.machine for _, result in done} - {""})),
+        )
         return Results(self.settings, models, facts, _curves([trial for trial, _ in done]))
 
     def write_page(self, missing: Sequence[str], failed: Sequence[str] = ()) -> bool:

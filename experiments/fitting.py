@@ -104,23 +104,29 @@ def fit(
     optimiser = _OPTIMISERS[settings.optimiser](
         wanted, lr=settings.learning_rate, weight_decay=settings.weight_decay
     )
-    started, done = _resume(learning.folder / STATE, model, optimiser)
+    started, done = 0, Fit()
+    if (path := learning.folder / STATE).is_file():
+        saved, tensors = _load(path, model)
+        known = [name for name in tensors if name.startswith(_OPTIMISER)]
+        moments = {name.removeprefix(_OPTIMISER): tensors[name] for name in known}
+        load_optimiser(optimiser, moments, path)
+        rows = [{k: math.nan if v is None else v for k, v in row.items()} for row in saved.rows]
+        started, done = saved.step, Fit(rows, saved.diverged_at)
     total, began = 0.0, time.perf_counter() - (done.rows[-1]["wall_s"] if done.rows else 0.0)
+    left = range(started + 1, settings.steps + 1) if done.diverged_at is None else ()
     with tqdm(
         total=settings.steps, initial=started, desc=learning.label, mininterval=1.0, leave=False
     ) as bar:
-        for step in range(started + 1, settings.steps + 1):
-            if done.diverged_at is not None:
-                break
+        for step in left:
             with seeded(learning.seed, step):
                 model.eval()
                 before(step)
                 value = _step(model, optimiser, loss, settings, step)
-            last = step == settings.steps
             if not math.isfinite(value):
-                done.diverged_at, last = step, True
+                done.diverged_at = step
             total += value
             bar.update()
+            last = step == settings.steps or done.diverged_at is not None
             if last or step % settings.measure_every == 0:
                 since = (step - 1) % settings.measure_every + 1
                 model.eval()
@@ -132,6 +138,8 @@ def fit(
                 total = 0.0
                 _save(learning.folder, model, optimiser, step, done)
                 bar.set_postfix({k: f"{v:.4g}" for k, v in numbers.items()})
+            if done.diverged_at is not None:
+                break
     model.eval()
     return done
 
@@ -187,24 +195,15 @@ def _save(
     write_atomically(folder / METRICS, ("\n".join(lines) + "\n").encode())
 
 
-def _resume(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[int, Fit]:
-    """Load a state if there is one; returns its number of steps and its rows."""
-    if not path.is_file():
-        return 0, Fit()
-    facts, tensors = _facts(path)[0], _load(path, model)
-    found = {k.removeprefix(_OPTIMISER): v for k, v in tensors.items() if k.startswith(_OPTIMISER)}
-    load_optimiser(optimiser, found, path)
-    rows = [{k: math.nan if v is None else v for k, v in row.items()} for row in facts.rows]
-    return facts.step, Fit(rows, facts.diverged_at)
-
-
 def facts_of(folder: Path) -> Saved | None:
     """The plain data of the state in a folder; None if there is no state."""
     path = folder / STATE
     return _facts(path)[0] if path.is_file() else None
 
 
-def load_model(folder: Path, model: nn.Module, anew: Callable[[str], bool] | None = None) -> None:
+def load_model(
+    folder: Path, model: nn.Module, anew: Callable[[str], bool] = lambda name: False
+) -> None:
     """Load the trained tensors in a folder into a model.
 
     Args:
@@ -231,15 +230,14 @@ def _facts(path: Path) -> tuple[Saved, list[str]]:
 
 
 def _load(
-    path: Path, model: nn.Module, anew: Callable[[str], bool] | None = None
-) -> dict[str, Tensor]:
-    """Load a state's tensors into a model; returns all tensors of the state."""
-    tensors = read_tensors(path, _facts(path)[1])
+    path: Path, model: nn.Module, anew: Callable[[str], bool] = lambda name: False
+) -> tuple[Saved, dict[str, Tensor]]:
+    """Load a state's tensors into a model; returns the whole state."""
+    saved, names = _facts(path)
+    tensors, own = read_tensors(path, names), model.state_dict()
     given = {k.removeprefix(_MODEL): v for k, v in tensors.items() if k.startswith(_MODEL)}
-    own = model.state_dict()
-    if anew is not None:
-        given = {k: v for k, v in given.items() if not anew(k)}
-        given |= {k: v for k, v in own.items() if anew(k)}
+    given = {k: v for k, v in given.items() if not anew(k)}
+    given |= {k: v for k, v in own.items() if anew(k)}
     for name in sorted({*given, *own}):
         there, here = (tuple(s[name].shape) if name in s else "absent" for s in (given, own))
         if there != here:
@@ -247,4 +245,4 @@ def _load(
                 f"{path} is another model's: tensor {name} is {there} there, where {here} is needed"
             )
     model.load_state_dict(given)
-    return tensors
+    return saved, tensors

@@ -12,8 +12,9 @@ import attention
 from experiments.fitting import Fitting
 from experiments.task import STRICT
 
-Look = Callable[[nn.Module, tuple[Tensor, ...], dict[str, Any]], None]
-"""Receives a layer and its positional and keyword arguments."""
+Attention = attention.RandomFeatureAttention
+Look = Callable[[Any, tuple[Tensor, ...], dict[str, Any]], None]
+"""Receives an attention layer and its positional and keyword arguments."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -79,13 +80,11 @@ class NoAttention(nn.Module):
         return torch.zeros_like(query), None
 
 
-def make(
-    settings: AttentionSettings, width: int, heads: int, seed: int
-) -> attention.RandomFeatureAttention | NoAttention:
+def make(settings: AttentionSettings, width: int, heads: int, seed: int) -> Attention | NoAttention:
     """Attention over tokens (batch, tokens, width)."""
     if settings.feature_map == "none":
         return NoAttention()
-    return attention.RandomFeatureAttention(
+    return Attention(
         width, heads, settings.feature_map, settings.num_features, projection=settings.projection,
         seed=seed, batch_first=True,
         **({} if settings.feature_map == "softmax" else settings.map_options),
@@ -171,12 +170,11 @@ def fit_maps(model: nn.Module, run: Callable[[], object]) -> None:
     Later layers use the fitted maps of earlier ones. Padding is ignored.
     """
 
-    def fit(layer: nn.Module, tokens: tuple[Tensor, ...], named: dict[str, Any]) -> None:
+    def fit(layer: Attention, tokens: tuple[Tensor, ...], named: dict[str, Any]) -> None:
         query, key = tokens[:2]
         padding = named.get("key_padding_mask")
         if padding is not None:
             query, key = query[~padding].unsqueeze(0), key[~padding].unsqueeze(0)
-        assert isinstance(layer, attention.RandomFeatureAttention)
         layer.fit(query, key)
 
     look_before(model, fit, run)
@@ -192,5 +190,5 @@ def look_before(model: nn.Module, look: Look, run: Callable[[], object]) -> None
             hook.remove()
 
 
-def _layers(model: nn.Module) -> list[attention.RandomFeatureAttention]:
-    return [m for m in model.modules() if isinstance(m, attention.RandomFeatureAttention)]
+def _layers(model: nn.Module) -> list[Attention]:
+    return [layer for layer in model.modules() if isinstance(layer, Attention)]

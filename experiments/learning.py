@@ -12,7 +12,7 @@ import attention
 from attention.components import EXPONENTIALS, PROJECTION, SCORE
 from attention.matrix import attention_matrix
 from experiments.fitting import Fit, fit, load_model
-from experiments.layers import look_before, prepare_step
+from experiments.layers import Attention, look_before, prepare_step
 from experiments.task import Learning, Measure
 from training.analysis.op_counter import OpCounter
 
@@ -127,22 +127,18 @@ def trust(model: nn.Module, run: Callable[[], object]) -> dict[str, float]:
     """
     found: list[Tensor] = []
 
-    def look(layer: nn.Module, tokens: tuple[Tensor, ...], _: dict[str, Any]) -> None:
-        assert isinstance(layer, attention.RandomFeatureAttention)
+    def look(layer: Attention, tokens: tuple[Tensor, ...], _: dict[str, Any]) -> None:
+        features = layer.feature_map
         q, k = layer.project(*tokens)[:2]
-        if isinstance(layer.feature_map, attention.FeatureMap):
-            found.append(_compared(layer.feature_map, q, k))
+        if not isinstance(features, attention.FeatureMap):
+            return
+        seen = attention.diagnose(features, q, k)
+        differ = attention_matrix(features, q, k) - (q @ k.mT).softmax(-1)
+        distance = 0.5 * differ.abs().sum(-1).mean()
+        lengths = q.norm(dim=-1).mean() * k.norm(dim=-1).mean()
+        shares = 100 * seen.negative_estimates, 100 * seen.clamped_rows
+        found.append(torch.tensor([*shares, float(distance), float(lengths)]))
 
     look_before(model, look, run)
     means = torch.stack(found).mean(0) if found else torch.zeros(len(TRUST))
     return {measure.name: float(mean) for measure, mean in zip(TRUST, means, strict=True)}
-
-
-def _compared(features: attention.FeatureMap, q: Tensor, k: Tensor) -> Tensor:
-    """The measures for queries and keys (batch, heads, tokens, d)."""
-    seen = attention.diagnose(features, q, k)
-    differ = attention_matrix(features, q, k) - (q @ k.mT).softmax(-1)
-    distance = 0.5 * differ.abs().sum(-1).mean()
-    lengths = q.norm(dim=-1).mean() * k.norm(dim=-1).mean()
-    shares = 100 * seen.negative_estimates, 100 * seen.clamped_rows
-    return torch.tensor([*shares, float(distance), float(lengths)])

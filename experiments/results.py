@@ -9,7 +9,7 @@ import io
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -119,20 +119,18 @@ class Results:
         """The experiment's seeds with a result of a variant."""
         return [seed for seed in self.experiment.seeds if seed in self.models.get(variant, {})]
 
-    def _value(self, variant: str, seed: int, measure: Measure) -> float:
-        value = self.models[variant][seed].get(measure.name)
-        return math.nan if value is None else value
+    def _values(self, variant: str, measure: Measure) -> dict[int, float]:
+        found = {s: self.models[variant][s].get(measure.name) for s in self.seeds(variant)}
+        return {seed: math.nan if value is None else value for seed, value in found.items()}
 
     def cell(self, variant: str, measure: Measure) -> Cell:
         """A measure of a variant."""
-        return Cell(tuple(self._value(variant, seed, measure) for seed in self.seeds(variant)))
+        return Cell(tuple(self._values(variant, measure).values()))
 
     def difference(self, ours: str, theirs: str, measure: Measure, sign: float = 1.0) -> Cell:
         """The sign times the difference between two variants, over their common seeds."""
-        both = set(self.seeds(theirs)).intersection(self.seeds(ours))
-        pairs = ((self._value(ours, s, measure), self._value(theirs, s, measure))
-                 for s in self.experiment.seeds if s in both)  # fmt: skip
-        return Cell(tuple(sign * (own - other) for own, other in pairs))
+        own, other = self._values(ours, measure), self._values(theirs, measure)
+        return Cell(tuple(sign * (own[seed] - other[seed]) for seed in own if seed in other))
 
     def claims(self) -> Iterator[tuple[str, Measure, list[Pair]]]:
         """Each claim of a paper in words, its measure, and the neighbours that it ranks."""
@@ -149,20 +147,16 @@ class Results:
         """Every number of every model as CSV: variant (`arm`), seed and the measures."""
         rows: list[Iterable[Any]] = [("arm", "seed", *(measure.name for measure in self.measures))]
         for variant in self.variants:
-            for seed in self.seeds(variant.name):
-                values = (self._value(variant.name, seed, measure) for measure in self.measures)
+            columns = (self.cell(variant.name, measure).values for measure in self.measures)
+            for seed, *values in zip(self.seeds(variant.name), *columns, strict=True):
                 cells = (f"{v:.10g}" if math.isfinite(v) else "" for v in values)
                 rows.append((variant.name, seed, *cells))
         return _csv(rows)
 
     def write_record(self, record: Path) -> None:
         """Write all files of a record except its page."""
-        facts = self.facts
         write_atomically(record / TABLE, self.table().encode())
-        write_json(
-            record / FACTS,
-            {"seconds": facts.seconds, "commits": facts.commits, "machines": facts.machines},
-        )
+        write_json(record / FACTS, asdict(self.facts))
         if self.curves:
             rows = [
                 (key, name, *(f"{value:.5g}" for value in point))

@@ -4,8 +4,6 @@ networks do?
 python -m experiments.compositional.ranks results/compositional/table.csv
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,8 +13,6 @@ from scipy.stats import spearmanr
 
 from experiments.results import read_table
 from training.io.config import ArgumentParser, UserError, exit_status
-
-__all__ = ["PUBLISHED", "main", "ranks"]
 
 PUBLISHED = {
     "4,5": (72.88, 77.09), "6,4": (72.42, 77.06), "6,6": (72.25, 75.52), "4,4": (71.49, 74.94),
@@ -41,11 +37,11 @@ def ranks(accuracies: dict[str, tuple[float, float]]) -> list[tuple[str, float, 
 def _read(path: Path) -> dict[str, tuple[float, float]]:
     """Mean accuracies over seeds of the variants "features ARCH" and "network ARCH"."""
     means = {}
-    for arm, models in read_table(path).items():
+    for variant, models in read_table(path).items():
         values = [numbers.get("accuracy") for numbers in models.values()]
-        if any(value is None for value in values):
-            raise UserError(f"{path}: variant {arm} must have an accuracy for every seed")
-        means[arm] = float(np.mean(np.array(values, float)))
+        if None in values:
+            raise UserError(f"{path}: variant {variant} must have an accuracy for every seed")
+        means[variant] = float(np.mean(np.array(values, float)))
     both = {
         name: (means[f"features {name}"], means[f"network {name}"])
         for name in PUBLISHED
@@ -63,10 +59,8 @@ def _print(title: str, accuracies: dict[str, tuple[float, float]]) -> None:
     for name, feature, network, own, its in ranks(accuracies):
         gap = network - feature
         print(f"{name:<6} {feature:>8.2f} {network:>8.2f} {gap:>6.2f} {own:>5} {its:>10}")
-    for label, names in (
-        ("all", [*accuracies]),
-        ("convolutions", [name for name in accuracies if name != "full"]),
-    ):
+    convolutions = [name for name in accuracies if name != "full"]
+    for label, names in (("all", [*accuracies]), ("convolutions", convolutions)):
         if len(names) > 2:
             rho = spearmanr(*zip(*(accuracies[name] for name in names), strict=True)).statistic
             print(f"Spearman's correlation, {label}: {rho:.2f}")

@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.data.files import RemoteFile, find
+from experiments.data.files import RemoteFile, find, read_unpacked
 from training.io.config import UserError
 
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
+_MOST_BYTES = 2**26
 
 
 @dataclass(frozen=True)
@@ -93,13 +94,9 @@ def load(name: str, folder: str | Path | None = None) -> Dataset:
     """Load a data set with all rows in the file's order. Raises UserError, a ValueError."""
     if name not in SOURCES:
         raise UserError(f"data set must be one of {', '.join(sorted(SOURCES))}, got {name!r}")
-    return parse(name, find(name, SOURCES[name], folder))
-
-
-def parse(name: str, path: Path) -> Dataset:
-    """Read one file in the format of `name`. Raises UserError, a ValueError."""
     source = SOURCES[name]
-    lines = path.read_text(encoding="utf-8").splitlines()
+    path = find(name, source, folder)
+    lines = read_unpacked(path, _MOST_BYTES).decode().splitlines()
     rows = [line.split(source.separator) for line in lines if line.strip()]
     lengths = sorted({len(row) for row in rows})
     if len(lengths) != 1:
@@ -112,17 +109,13 @@ def parse(name: str, path: Path) -> Dataset:
         target = label.astype(np.float64) if source.regression else None
     except ValueError as error:
         raise UserError(f"{path} must hold numbers where {name} has them: {error}") from None
-    features = np.concatenate([*parts, *(_one_hot(columns[i]) for i in source.categorical)], 1)
-    blank_end = not lines[-1].strip()
+    for values, codes in (np.unique(columns[i], return_inverse=True) for i in source.categorical):
+        parts.append(np.eye(len(values))[codes])
+    features, blank_end = np.concatenate(parts, 1), not lines[-1].strip()
     if target is not None:
         return Dataset(name, features, target, (), blank_end)
     classes, labels = np.unique(label, return_inverse=True)
     return Dataset(name, features, labels, tuple(classes.tolist()), blank_end)
-
-
-def _one_hot(column: NDArray[np.str_]) -> NDArray[np.float64]:
-    values, codes = np.unique(column, return_inverse=True)
-    return np.eye(len(values))[codes]
 
 
 @dataclass(frozen=True)
