@@ -90,24 +90,10 @@ class Moments:
     """Sum of squared distances to the mean."""
 
     @classmethod
-    def of(cls, values: NDArray[Any]) -> "Moments":
-        """Statistics of an array (frames, ...)."""
+    def of(cls, values: NDArray[Any], frames: int | None = None) -> "Moments":
+        """Statistics of an array (values, ...); default of `frames`: a frame a value."""
         x = np.asarray(values, np.float64)
-        return cls._of(x, len(x))
-
-    @classmethod
-    def of_image(cls, image: NDArray[np.uint8]) -> "Moments":
-        """Statistics of one image (height, width, channels) per channel (channels, 1, 1), with
-        white as 1.
-        """
-        x = image.reshape(-1, image.shape[-1]).astype(np.float64) / 255
-        found = cls._of(x, 1)
-        parts = (found.low, found.high, found.mean, found.squares)
-        return cls(1, found.weight, *(part.reshape(-1, 1, 1) for part in parts))
-
-    @classmethod
-    def _of(cls, x: NDArray[np.float64], count: int) -> "Moments":
-        mean = x.mean(0)
+        mean, count = x.mean(0), len(x) if frames is None else frames
         return cls(count, len(x), x.min(0), x.max(0), mean, ((x - mean) ** 2).sum(0))
 
     def __add__(self, other: "Moments") -> "Moments":
@@ -163,8 +149,7 @@ class DatasetWriter:
         self._schema = pyarrow.schema([(name, self._type(*c)) for name, c in self._columns.items()])
         self._stats: dict[str, Moments] = {}
         self._episodes = self._frames = self._file = self._bytes = 0
-        self._data: Any = None
-        self._meta: Any = None
+        self._data = self._meta = None
         self._begin()
 
     def _begin(self) -> None:
@@ -178,7 +163,7 @@ class DatasetWriter:
             value = np.asarray(parts[key])
             if self._columns[name][1] == "image":
                 self._rows[name].append(_png(value))
-                found = Moments.of_image(value)
+                found = Moments.of(value.reshape(-1, 3, 1, 1) / 255, frames=1)  # of each channel
                 known = self._images.get(name)
                 self._images[name] = found if known is None else known + found
             else:
@@ -187,7 +172,7 @@ class DatasetWriter:
         self._rows["next.reward"].append(reward)
 
     def end_episode(self, success: bool) -> None:
-        """Write the episode; returns whether it succeeded. Raises OSError."""
+        """Write the episode. Raises OSError."""
         rows: dict[str, Any] = self._rows
         steps = np.arange(len(rows["action"]))
         last = steps == len(steps) - 1
@@ -196,8 +181,7 @@ class DatasetWriter:
             "frame_index": steps, "episode_index": np.full(len(steps), self._episodes),
             "index": self._frames + steps, "task_index": np.zeros(len(steps)),
         }  # fmt: skip
-        stats = dict(self._images)
-        columns = []
+        stats, columns = dict(self._images), []
         for name, (shape, dtype) in self._columns.items():
             if dtype == "image":
                 columns.append(self._arrow.array(rows[name], self._schema.field(name).type))
@@ -219,32 +203,26 @@ class DatasetWriter:
             self._data, self._bytes, self._file = None, 0, self._file + 1
         chunk, file = divmod(self._file, _FILES_A_CHUNK)
         if self._data is None:
-            path = self._directory / _DATA.format(chunk_index=chunk, file_index=file)
-            self._data = self._writer(path, self._schema)
+            self._data = self._writer(_DATA, chunk, file, self._schema)
         self._data.write_table(table)
         self._bytes += table.nbytes
         row = {
-            "episode_index": self._episodes,
-            "tasks": [self._task],
-            "length": steps,
-            "data/chunk_index": chunk,
-            "data/file_index": file,
-            "dataset_from_index": self._frames,
-            "dataset_to_index": self._frames + steps,
-            "meta/episodes/chunk_index": 0,
-            "meta/episodes/file_index": 0,
-        }
+            "episode_index": self._episodes, "tasks": [self._task], "length": steps,
+            "data/chunk_index": chunk, "data/file_index": file,
+            "dataset_from_index": self._frames, "dataset_to_index": self._frames + steps,
+            "meta/episodes/chunk_index": 0, "meta/episodes/file_index": 0,
+        }  # fmt: skip
         for name, moments in stats.items():
             row |= {f"stats/{name}/{key}": value for key, value in moments.as_json().items()}
             self._stats[name] = moments + self._stats[name] if self._episodes else moments
         episode = self._arrow.Table.from_pylist([row])
         if self._meta is None:
-            path = self._directory / _EPISODES.format(chunk_index=0, file_index=0)
-            self._meta = self._writer(path, episode.schema)
+            self._meta = self._writer(_EPISODES, 0, 0, episode.schema)
         self._meta.write_table(episode)
         self._episodes, self._frames = self._episodes + 1, self._frames + steps
 
-    def _writer(self, path: Path, schema: Any) -> Any:
+    def _writer(self, name: str, chunk: int, file: int, schema: Any) -> Any:
+        path = self._directory / name.format(chunk_index=chunk, file_index=file)
         path.parent.mkdir(parents=True, exist_ok=True)
         return self._parquet.ParquetWriter(path, schema)
 
@@ -306,7 +284,7 @@ class DatasetWriter:
         write_json(meta / "info.json", info)
 
     def __enter__(self) -> Self:
-        """Its files are closed where the block ends, however that is."""
+        """Closes its files at the end of the block, also after an error."""
         return self
 
     def __exit__(self, *error: object) -> None:

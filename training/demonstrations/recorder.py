@@ -1,6 +1,7 @@
 """Record, resume and verify a directory of demonstrations, in this process or in several others."""
 
 import dataclasses
+import os
 import re
 import sys
 import time
@@ -24,7 +25,7 @@ from training.collect.episode import Policy, finite_numbers, run_episode
 from training.collect.pool import WorkerDiedError, open_pool
 from training.collect.processes import ProcessPool
 from training.command.errors import UserError
-from training.command.files import CONFIG, lock, reason, write_json
+from training.command.files import CONFIG, made_and_locked, reason, write_json, writing
 from training.command.progress import ProgressBar
 from training.demonstrations.format import (
     EPISODES,
@@ -143,15 +144,12 @@ class _Recorder:
         ) -> None:
             writer.add(observation, expert.label, reward)
 
-        with closing(writer):
+        with closing(writer), writing(directory / episode_path(task.number)):
             try:
                 episode = run_episode(self._env, expert, seed, on_step=keep)
                 writer.save(directory, seed, finite_numbers(episode.info))
             except FloatingPointError as error:
                 raise UserError(str(error)) from None
-            except OSError as error:
-                path = directory / episode_path(task.number)
-                raise UserError(f"cannot write {path}: {reason(error)}") from None
         return episode.steps
 
     def close(self) -> None:
@@ -220,16 +218,13 @@ def record_all(job: Job, episodes: int, workers: int, valid_share: float) -> Dem
         KeyboardInterrupt: stopped; finished episodes can be read, as a line reports.
     """
     directory, began = job.directory, time.monotonic()
-    try:
-        for name in (CONFIG, CHECKPOINTS):
-            if (directory / name).exists():
-                raise UserError(
-                    f"--out {directory} holds a training run ({name}): give another directory"
-                )
-        (directory / EPISODES).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--out {directory} cannot be written: {reason(error)}") from None
-    with lock(directory):
+    for name in (CONFIG, CHECKPOINTS):
+        if os.path.exists(directory / name):  # unlike Path's, False for impossible names
+            raise UserError(
+                f"--out {directory} holds a training run ({name}): give another directory"
+            )
+    with made_and_locked(directory), writing(directory):
+        (directory / EPISODES).mkdir(exist_ok=True)
         job = _begun(job)
         before = _finished(job)
         try:
@@ -240,14 +235,9 @@ def record_all(job: Job, episodes: int, workers: int, valid_share: float) -> Dem
                 print(f"\ninterrupted; {state}")
                 raise
             raise UserError(f"recording stopped: {error}; {state}") from None
-        lengths = _finished(job)
-        wall_s = time.monotonic() - began
-        try:
-            write_master(directory, job.recording, lengths, valid_share)
-            new = {n: k for n, k in lengths.items() if n not in before}
-            return _report(directory, new, wall_s)
-        except OSError as error:
-            raise UserError(f"cannot write in {directory}: {reason(error)}") from None
+        lengths, wall_s = _finished(job), time.monotonic() - began
+        write_master(directory, job.recording, lengths, valid_share)
+        return _report(directory, {n: k for n, k in lengths.items() if n not in before}, wall_s)
 
 
 def _rescue(job: Job, valid_share: float) -> str:

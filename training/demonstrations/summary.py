@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from training.command.files import reason, write_atomically
+from training.command.files import write_atomically, writing
 from training.demonstrations.reader import DemoReader
-from training.io.config import UserError
 
 SUMMARY, PICTURE = "summary.json", "summary.png"
 _ROWS, _COLUMNS = 4, 8  # of the contact sheet
@@ -19,13 +18,9 @@ _LOW, _HIGH = 10, 90  # percentiles of the band
 
 
 def _spread(values: Any) -> dict[str, float]:
-    array = np.asarray(values, float)
-    return {
-        "mean": float(array.mean()),
-        "std": float(array.std(ddof=1)) if len(array) > 1 else 0.0,
-        "min": float(array.min()),
-        "max": float(array.max()),
-    }
+    x = np.asarray(values, float)
+    spread = float(x.std(ddof=1)) if len(x) > 1 else 0.0
+    return {"mean": float(x.mean()), "std": spread, "min": float(x.min()), "max": float(x.max())}
 
 
 def summarise(reader: DemoReader) -> dict[str, Any]:
@@ -64,10 +59,8 @@ def summarise(reader: DemoReader) -> dict[str, Any]:
 
 
 def draw(reader: DemoReader, out: Path) -> None:
-    """Frames of a few episodes over time; lengths, returns, last rewards, reward over time.
-
-    Raises UserError if the image cannot be written.
-    """
+    """Frames of a few episodes over time; lengths, returns, last rewards, reward over time. Raises
+    UserError if the image cannot be written."""
     from matplotlib.figure import Figure  # slow to import and only needed here
 
     rows = min(_ROWS, len(reader)) if reader.demos[0].frames else 0
@@ -83,10 +76,8 @@ def draw(reader: DemoReader, out: Path) -> None:
     _histograms([figure.add_subplot(grid[1, column]) for column in range(4)], reader)
     image = io.BytesIO()
     figure.savefig(image, format="png", dpi=130)
-    try:
+    with writing(out):
         write_atomically(out, image.getvalue())
-    except OSError as error:
-        raise UserError(f"the image {out} cannot be written: {reason(error)}") from None
 
 
 def _contact_sheet(axis: Any, reader: DemoReader, chosen: list[int]) -> None:
@@ -109,9 +100,7 @@ def _contact_sheet(axis: Any, reader: DemoReader, chosen: list[int]) -> None:
 
 
 def _picture(frame: NDArray[Any]) -> NDArray[Any]:
-    """An image (height, width, 3) unchanged; for other shapes, the slices of the last two axes side
-    by side.
-    """
+    """An image (height, width, 3) itself; of other arrays, the slices of the last two axes."""
     if frame.ndim == 3 and frame.shape[-1] in (3, 4) and frame.dtype == np.uint8:
         return frame
     if frame.ndim < 2:
@@ -141,15 +130,13 @@ def _histograms(axes: list[Any], reader: DemoReader) -> None:
         axis.set_title(title, fontsize=9)
     histograms[0].set_ylabel("episodes")
     longest = int(reader.lengths.max())
-    held = np.stack(
-        [np.pad(demo.rewards, (0, longest - len(demo)), mode="edge") for demo in reader.demos]
-    )
+    held = [np.pad(d.rewards, (0, longest - len(d)), mode="edge") for d in reader.demos]
     low, high = np.percentile(held, [_LOW, _HIGH], axis=0)
     over_time.fill_between(range(longest), low, high, alpha=0.25, label=f"{_LOW}-{_HIGH} %")
-    over_time.plot(held.mean(axis=0), label="mean")
+    over_time.plot(np.mean(held, axis=0), label="mean")
     over_time.set_xlabel("step")
     over_time.set_title("reward of a step, the last one held", fontsize=9)
     over_time.legend(fontsize=7)
-    for axis in (*histograms, over_time):
+    for axis in axes:
         axis.grid(alpha=0.3)
         axis.tick_params(labelsize=7)

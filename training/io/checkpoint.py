@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from policies.pretrained.not_shipped import NOT_SHIPPED
 from training.collect.environments import ForeignId, make_env, other_robot
 from training.command.errors import did_you_mean
-from training.command.files import write_atomically
+from training.command.files import write_atomically, writing
 from training.io.config import UserError, validate
 from training.io.tensor_file import read_header, read_tensors, sha256_of_tensors
 
@@ -89,7 +89,8 @@ def save(
     path: Path, policy_tensors: dict[str, Tensor], search_tensors: dict[str, Tensor],
     config: dict[str, Any], state: dict[str, Any],
 ) -> None:  # fmt: skip
-    """Write a checkpoint so that at any moment `path` is absent, the old file or the new one."""
+    """Write a checkpoint so that at any moment `path` is absent, the old file or the new one.
+    Raises UserError if it cannot be written."""
     named = {POLICY + name: tensor for name, tensor in policy_tensors.items()}
     named |= {SEARCH + name: tensor for name, tensor in search_tensors.items()}
     tensors = {k: tensor.detach().cpu().clone().contiguous() for k, tensor in named.items()}
@@ -99,10 +100,8 @@ def save(
         "config": json.dumps(config, sort_keys=True, allow_nan=False),
         "state": json.dumps(state, sort_keys=True, allow_nan=False),
     }
-    try:
+    with writing(path):
         write_atomically(path, _finished(safetensors_torch.save(tensors, metadata)))
-    except OSError as error:
-        raise UserError(f"cannot write the checkpoint {path}: {error.strerror}") from None
 
 
 def _finished(data: bytes) -> bytes:
@@ -137,15 +136,15 @@ def read(path: Path) -> Checkpoint:
         raise UserError(f"there is no checkpoint {path}")
     metadata, layout = read_header(path)
     sha256 = metadata.get("sha256")
-    if metadata.get("format") != FORMAT:
+    kind, version = metadata.get("format"), metadata.get("version")
+    if kind != FORMAT:
         raise UserError(
-            f"{path} is a safetensors file of another kind: its format is "
-            f"{metadata.get('format')!r}, where {FORMAT!r} is needed"
+            f"{path} is a safetensors file of another kind: its format is {kind!r}, where "
+            f"{FORMAT!r} is needed"
         )
-    if metadata.get("version") != VERSION:
+    if version != VERSION:
         raise UserError(
-            f"{path} is a checkpoint of version {metadata.get('version')!r}, "
-            f"but this program reads version {VERSION!r}"
+            f"{path} is a checkpoint of version {version!r}, but this program reads {VERSION!r}"
         )
     if sha256 is not None and sha256 != sha256_of_tensors(path):
         raise UserError(
@@ -272,17 +271,15 @@ def _described(tensor: Tensor | None) -> str:
 
 def load_into(policy: nn.Module, checkpoint: Checkpoint) -> None:
     """Set a policy's parameters and buffers; UserError names the first tensor that differs."""
-    ours = policy.state_dict()
-    check_tensors(checkpoint.path, "policy", checkpoint.policy_layout, ours)
-    check_tensors(checkpoint.path, "policy", checkpoint.policy, ours)
+    for tensors in (checkpoint.policy_layout, checkpoint.policy):
+        check_tensors(checkpoint.path, "policy", tensors, policy.state_dict())
     policy.load_state_dict(checkpoint.policy)
 
 
 @contextmanager
 def fitting(complaint: str) -> Iterator[None]:
-    """Raise a UserError that begins with `complaint` if the block cannot build a policy because it
-    fits neither the environment nor memory.
-    """
+    """Raise a UserError that begins with `complaint` if the block cannot build a policy, as it does
+    not fit the environment or memory."""
     try:
         yield
     except (ValueError, TypeError, OverflowError, RuntimeError, MemoryError) as error:
@@ -346,9 +343,9 @@ def policy_settings(given: dict[str, Any], path: str | Path) -> policies.AnyPoli
     try:
         cls = settings_class(given)
     except ValueError:
-        name = given["name"]
+        name, known = given["name"], ", ".join(CONFIGS)
         raise UserError(
-            f"{path}: policy.name is {name!r}, where one of {', '.join(CONFIGS)} is needed"
+            f"{path}: policy.name is {name!r}, where one of {known} is needed"
             f"{did_you_mean(str(name), CONFIGS)}"
         ) from None
     settings: policies.AnyPolicyConfig = validate(cls, given, path, "policy.")

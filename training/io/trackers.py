@@ -39,8 +39,7 @@ _ADMITTED: dict[str, Any] = {}
 @runtime_checkable
 class Tracker(Protocol):
     """A tracked run, constructed as Class(directory, config) from the run directory and the
-    resolved configuration as plain data.
-    """
+    resolved configuration as plain data."""
 
     def last_step(self) -> int:
         """The last logged step, including earlier processes; 0 if there is none."""
@@ -80,9 +79,8 @@ def _known_or_new(path: Path) -> str:
 
 
 class _Trackio:
-    """Trackio on this machine, which keeps all projects in TRACKIO_DIR. It sends elsewhere only
-    where its own TRACKIO_SPACE_ID or TRACKIO_SERVER_URL is set.
-    """
+    """Trackio, whose projects lie in TRACKIO_DIR of this machine. It sends elsewhere only if its
+    TRACKIO_SPACE_ID or TRACKIO_SERVER_URL is set."""
 
     def __init__(self, directory: Path, config: dict[str, Any]) -> None:
         os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # no telemetry
@@ -130,16 +128,12 @@ class _Wandb:
                 earlier.rename(folder / f"cut-short-{earlier.name}")
             else:
                 self._last = max(self._last, closed.step)
+        settings = wandb.Settings(console="off", silent=True, disable_git=True, save_code=False)
+        project = os.environ.get("WANDB_PROJECT", PROJECT)
         self._run = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", PROJECT),
-            name=directory.resolve().name,
-            id=self._id,
-            resume="allow",
-            dir=directory,
-            config=config,
-            mode="offline",
-            settings=wandb.Settings(console="off", silent=True, disable_git=True, save_code=False),
-        )
+            project=project, name=directory.resolve().name, id=self._id, resume="allow",
+            dir=directory, config=config, mode="offline", settings=settings,
+        )  # fmt: skip
 
     def last_step(self) -> int:
         return self._last
@@ -236,17 +230,15 @@ def admit(name: str) -> None:
 
 
 def maker(name: str) -> Callable[[Path, dict[str, Any]], Tracker] | None:
-    """The factory of the tracker with this name; None for `none`.
-
-    Raises MissingExtraError if its extra is absent, UserError for a custom name that only comes
-    from a file.
-    """
+    """The factory of the tracker with this name; None for `none`. Raises MissingExtraError if its
+    extra is absent, UserError for a custom name that only comes from a file."""
     if name == "none":
         return None
     if name in _BUILT_IN:
         foveate_extras.require(f"tracker = {name}", name)
-    if name in _BUILT_IN | _ADMITTED:
-        found: Any = (_BUILT_IN | _ADMITTED)[name]
+    known: dict[str, Any] = _BUILT_IN | _ADMITTED
+    if name in known:
+        found: Callable[[Path, dict[str, Any]], Tracker] = known[name]
         return found
     from attention import plugins
 
@@ -257,15 +249,8 @@ def maker(name: str) -> Callable[[Path, dict[str, Any]], Tracker] | None:
 
 
 class Tracking:
-    """A run's tracker, whose errors end the tracking alone.
-
-    Args:
-        name: name of the tracker.
-        directory: run directory.
-        config: the resolved configuration, plain data.
-
-    Raises what `maker` does.
-    """
+    """A run's tracker by name, whose errors end the tracking alone; `directory` is the run's, and
+    `config` its resolved configuration as plain data. Raises what `maker` does."""
 
     def __init__(self, name: str, directory: Path, config: dict[str, Any]) -> None:
         self._name, self._make = name, maker(name)
@@ -306,12 +291,8 @@ class Tracking:
         except (Exception, SystemExit) as error:
             self._tracker = None
             said = " ".join(f"{type(error).__name__}: {error}".split())
-            print(
-                f"warning: tracker {self._name} failed ({said}); the run continues without it, and "
-                "--resume sends it the missed rows",
-                file=sys.stderr,
-                flush=True,
-            )
+            line = f"warning: tracker {self._name} failed ({said}); the run continues without it, "
+            print(f"{line}and --resume sends it the missed rows", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
