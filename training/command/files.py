@@ -117,8 +117,8 @@ def refusal(error: OSError | MemoryError) -> str:
 
 
 def check_regular(path: str | Path) -> None:
-    """OSError, naming it, for anything but a regular file that can be read: opening a named pipe
-    would wait for ever, and a device need not end."""
+    """OSError, naming it, for anything but a readable regular file: opening a named pipe would wait
+    for ever, and a device need not end."""
     os.close(_open_regular(path))
 
 
@@ -167,10 +167,7 @@ def lock(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def made_and_locked(out: Path) -> Iterator[Path]:
-    """Create the directory that --out names if necessary and lock it, see `lock`.
-
-    Raises UserError if it cannot be created.
-    """
+    """Create the directory that --out names, if necessary, and lock it. Raises UserError."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -36,10 +36,8 @@ def interrupted_status(error: BaseException) -> int:
 
 
 class _Signals:
-    """Handles the signals in `_ANSWERS`: each is raised once, as Interrupted, in a running command.
-
-    Before and after that, when nothing can be lost, the signal ends the process.
-    """
+    """Handles the signals in `_ANSWERS`: in a running command each is raised once, as Interrupted;
+    before and after that, when nothing can be lost, it ends the process."""
 
     begun = False
     received = 0
@@ -58,19 +56,16 @@ class _Signals:
         raise Interrupted(signum)
 
     def install(self) -> dict[signal.Signals, Any]:
-        """Handle the signals that would end Python; returns their previous handlers.
-
-        Signals that the program or its parent ignores or handles are unchanged, as are all signals
-        in a worker process.
-        """
+        """Handle the signals that would end Python; returns their previous handlers. Signals that
+        the program or its parent ignores or handles stay so, as do all in a worker process."""
         import threading
 
         worker = getattr(sys.modules.get("multiprocessing"), "parent_process", lambda: None)()
         if worker is not None or threading.current_thread() is not threading.main_thread():
             return {}
-        before = {each: signal.getsignal(each) for each in _ANSWERS}
         usual = (signal.SIG_DFL, signal.default_int_handler)
-        before = {each: handler for each, handler in before.items() if handler in usual}
+        found = {each: signal.getsignal(each) for each in _ANSWERS}
+        before = {each: handler for each, handler in found.items() if handler in usual}
         for each in before:
             signal.signal(each, self.answer)
         return before
@@ -100,9 +95,7 @@ def command_name() -> str | None:
 
 
 def open_command(module: str) -> int:
-    """Run the `main` of a module under its real name, so that other processes can unpickle its
-    classes.
-    """
+    """Run the `main` of a module under its real name, by which other processes can import it."""
     from importlib import import_module
 
     status: int = import_module(module).main()
@@ -113,8 +106,8 @@ def exit_status(command: Callable[[], int]) -> int:
     """Run a command line: its status, or 2 after printing a UserError.
 
     130 after Control-C, 143 after SIGTERM and 129 after SIGHUP, which the command sees as
-    KeyboardInterrupt. 141 = 128 + SIGPIPE, as of other programs, when what reads its output has
-    closed it. Within another command KeyboardInterrupt is left to that one.
+    KeyboardInterrupt; 141 = 128 + SIGPIPE, as of other programs, if the reader of its output closed
+    it. Within another command KeyboardInterrupt is left to that one.
     """
     if _signals.begun:
         return _status(command)
@@ -169,17 +162,15 @@ def _status(command: Callable[[], int]) -> int:
 
     try:
         return command()
-    except (UserError, MissingExtraError) as error:
-        if _signals.received:
-            raise
-        _print_error(f"error: {' '.join(str(error).split())}")
-        return 2
     except BrokenPipeError:
         raise
-    except (OSError, MemoryError) as error:  # of any file and any library
+    except (UserError, MissingExtraError, OSError, MemoryError) as error:
         if _signals.received:
             raise
-        try:
+        if isinstance(error, UserError | MissingExtraError):
+            _print_error(f"error: {' '.join(str(error).split())}")
+            return 2
+        try:  # an OSError of any library may be that of the output
             if sys.stdout is not None:
                 sys.stdout.flush()
         except BrokenPipeError:

@@ -149,7 +149,8 @@ class DatasetWriter:
         self._schema = pyarrow.schema([(name, self._type(*c)) for name, c in self._columns.items()])
         self._stats: dict[str, Moments] = {}
         self._episodes = self._frames = self._file = self._bytes = 0
-        self._data = self._meta = None
+        self._data: Any = None
+        self._meta: Any = None
         self._begin()
 
     def _begin(self) -> None:

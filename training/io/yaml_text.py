@@ -12,7 +12,7 @@ import re
 import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import yaml
 
@@ -66,21 +66,20 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         """As in the base class, but rejects too many nodes before they take memory."""
-        self._composed += 1
         node = super().compose_node(parent, index)
-        if self._composed > MAX_NODES:
-            self._refuse_size(node)
+        self._composed = self._counted(self._composed, node)
         return node
 
-    def _refuse_size(self, node: Any) -> NoReturn:
-        counted = "counting what aliases and merges repeat each time"
-        raise _NotPlainError(f"it holds more than {MAX_NODES} values, {counted}", node)
+    @staticmethod
+    def _counted(count: int, node: Any) -> int:
+        if count >= MAX_NODES:
+            repeated = "counting what aliases and merges repeat each time"
+            raise _NotPlainError(f"it holds more than {MAX_NODES} values, {repeated}", node)
+        return count + 1
 
     def build(self, node: yaml.Node, key: Key = ()) -> Any:
         """The value of a node at the path `key`; an alias is built anew each time."""
-        self._built += 1
-        if self._built > MAX_NODES:
-            self._refuse_size(node)
+        self._built = self._counted(self._built, node)
         if len(key) > MAX_DEPTH:
             raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=node.start_mark)
         kind = node.tag.removeprefix(_TAG)
