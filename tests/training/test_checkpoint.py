@@ -76,10 +76,7 @@ KIND = {"format": "foveate-checkpoint"}
     ("make", "sentence"),
     [
         (lambda path, data: None, "there is no checkpoint"),
-        *[
-            (lambda path, data, size=size: path.write_bytes(data[:size]), "is not a complete safe")
-            for size in (0, 5, 100, -1)
-        ],
+        (lambda path, data: path.write_bytes(data[:-1]), "is not a complete safetensors file"),
         (lambda path, data: torch.save({"a": 1}, path), "is not a complete safetensors file"),
         (lambda path, data: foreign(path, None), "None, where 'foveate-checkpoint' is needed"),
         (lambda path, data: foreign(path, {**KIND, "version": "9"}), "'9', but this program reads"),

@@ -68,21 +68,24 @@ def copied(written, tmp_path):
 
 
 def test_every_number_and_pixel_comes_back(written):
-    reader = DemoReader(written)
+    """From a pickled reader, shared by threads, too."""
+    reader = pickle.loads(pickle.dumps(DemoReader(written)))
     assert [demo.number for demo in reader.demos] == list(LENGTHS)
     assert reader.lengths.tolist() == list(LENGTHS.values())
     for index, demo in enumerate(reader.demos):
-        assert demo.seed == 5 + demo.number
-        assert demo.final_info == {"in_bowls": 0.5, "success": 1.0}
-        for step, (observation, action, reward) in enumerate(
-            steps_of(demo.number, LENGTHS[demo.number])
-        ):
+        assert (demo.seed, demo.final_info) == (5 + demo.number, {"in_bowls": 0.5, "success": 1.0})
+        with ThreadPoolExecutor(4) as pool:
+            frames = list(
+                pool.map(lambda step, index=index: reader.frame(index, step), range(len(demo)))
+            )
+        steps = steps_of(demo.number, LENGTHS[demo.number])
+        for step, (observation, action, reward) in enumerate(steps):
             found = demo.observation(step)
             assert found.keys() == observation.keys()
             for key, values in observation.items():
                 assert found[key].dtype == values.dtype
                 np.testing.assert_array_equal(found[key], values)
-            np.testing.assert_array_equal(reader.frame(index, step), observation["rgb"])
+            np.testing.assert_array_equal(frames[step], observation["rgb"])
             np.testing.assert_array_equal(demo.actions[step], action)
             assert demo.rewards[step] == reward
     with pytest.raises(ValueError, match="key = 'depth', but the frames are rgb"):
@@ -110,13 +113,12 @@ def test_the_layout_is_that_of_robomimic(written, name):
             demo = file[f"data/{name}"]
             steps = demo.attrs["num_samples"]
             total += steps
-            shapes = {key: demo[key].shape for key in ("actions", "rewards", "dones")}
-            assert shapes == {"actions": (steps, 2), "rewards": (steps,), "dones": (steps,)}
-            assert demo["obs/rgb"].shape == (steps, 40, 48, 3)
-            assert demo["obs/rgb"].chunks == (1, 40, 48, 3)
-            assert demo["obs/rgb"].compression == "gzip"
-            assert demo["obs/rgb"].dtype == np.uint8
-            assert demo["obs/pose"].shape == (steps, 3)
+            shapes = {key: demo[key].shape for key in ("actions", "rewards", "dones", "obs/pose")}
+            wanted = {"actions": (steps, 2), "rewards": (steps,), "dones": (steps,)}
+            assert shapes == {**wanted, "obs/pose": (steps, 3)}
+            rgb = demo["obs/rgb"]
+            assert (rgb.shape, rgb.chunks) == ((steps, 40, 48, 3), (1, 40, 48, 3))
+            assert (rgb.compression, rgb.dtype) == ("gzip", np.uint8)
             assert demo["dones"][()].tolist() == [0] * (steps - 1) + [1]
             stored = [demo[key] for key in ("actions", "rewards", "obs/rgb", "obs/pose")]
             assert all(dataset.fletcher32 for dataset in stored)
@@ -132,16 +134,6 @@ def test_the_directory_may_be_moved(written, tmp_path, monkeypatch):
     assert len(DemoReader("demos.hdf5")) == len(LENGTHS)
     with h5py.File(moved / "demos.hdf5") as file:
         assert file["data/demo_1/actions"].file.filename == str(moved / "episodes/000001.hdf5")
-
-
-def test_a_reader_may_be_pickled_and_shared_by_threads(written):
-    reader = DemoReader(written / "demos.hdf5")
-    other = pickle.loads(pickle.dumps(reader))
-    places = [(i, step) for i, demo in enumerate(reader.demos) for step in range(len(demo))] * 5
-    with ThreadPoolExecutor(4) as pool:
-        frames = list(pool.map(lambda place: other.frame(*place), places))
-    for place, frame in zip(places, frames, strict=True):
-        np.testing.assert_array_equal(frame, reader.frame(*place))
 
 
 def test_a_box_is_an_observation_too(tmp_path):
@@ -160,15 +152,11 @@ def test_a_box_is_an_observation_too(tmp_path):
 
 
 def test_the_split_does_not_change_as_a_directory_grows():
-    assert split([], 0.05) == ([], [])
-    assert split([3], 0.05) == ([3], [])
-    assert split([0, 1, 2], 0.05) == ([0, 1], [2])
-    assert split([0, 1, 2], 0.0) == ([0, 1, 2], [])
+    given = ([], 0.05), ([3], 0.05), ([0, 1, 2], 0.05), ([0, 1, 2], 0.0)
+    assert [split(*one)[1] for one in given] == [[], [], [2], []]
     train, valid = split(list(range(1000)), 0.05)
-    assert len(valid) == 50
-    assert sorted(train + valid) == list(range(1000))
-    half = split(list(range(500)), 0.05)[1]
-    assert half == [number for number in valid if number < 500]
+    assert (len(valid), sorted(train + valid)) == (50, list(range(1000)))
+    assert split(list(range(500)), 0.05)[1] == [number for number in valid if number < 500]
 
 
 @pytest.mark.parametrize(

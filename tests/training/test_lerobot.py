@@ -168,20 +168,15 @@ def test_moments_of_parts_are_those_of_the_whole():
         assert whole[key] == pytest.approx(getattr(values, key)(0).tolist(), abs=1e-12)
 
 
-def test_parts_of_an_observation_have_the_names_that_lerobot_s_policies_look_for():
+def test_parts_of_a_step_have_the_names_and_types_that_lerobot_looks_for():
     picture, vector = ArraySpec((8, 8, 3), "uint8"), ArraySpec((4,), "float32")
-    depth = ArraySpec((2, 8, 8), "float32")
-    assert feature_names({"rgb": picture, "depth": depth, "pose": vector}) == {
-        "rgb": "observation.images.rgb", "depth": "observation.depth", "pose": "observation.state",
-    }  # fmt: skip
-    assert feature_names({"observation": picture}) == {
-        "observation": "observation.images.observation"
-    }
+    parts = {"rgb": picture, "depth": ArraySpec((2, 8, 8), "float32"), "pose": vector}
+    names = ["observation.images.rgb", "observation.depth", "observation.state"]
+    assert list(feature_names(parts).values()) == names
+    images = feature_names({"observation": picture})
+    assert images == {"observation": "observation.images.observation"}
     two = feature_names({"a": vector, "b": vector})
     assert two == {"a": "observation.a", "b": "observation.b"}
-
-
-def test_actions_are_one_array_of_numbers():
     assert action_spec(spaces.Discrete(3)) == ArraySpec((), "int64")
     with pytest.raises(UserError, match="a dataset holds one array of numbers as an action"):
         action_spec(spaces.Tuple([spaces.Discrete(3)]))

@@ -72,10 +72,10 @@ def test_rows_after_the_checkpoint_are_dropped(run, end):
     assert (run / "metrics.csv").read_bytes() == whole
 
 
-def test_a_half_written_heading_is_mended(run):
+def test_a_half_written_heading_is_mended_and_rows_are_exact(run):
     (run / "metrics.csv").write_text("iteration,lo")
-    write(run, [1])
-    assert rows(run) == [[1, 1 / 3, 0.5]]
+    write(run, [1, 2])
+    assert rows(run) == [[1, 1 / 3, 0.5], [2, 2 / 3, 1.0]]
 
 
 @pytest.mark.parametrize("content", [b"iteration,other\n1,2\n", b"\xff\xfe\n1\n"])

@@ -1,10 +1,11 @@
 """Trackers: what they are given, once; that none stops or changes a run; names and extras."""
 
+import math
 import random
 import socket
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, nullcontext
 from functools import partial
 from importlib.util import find_spec
 
@@ -38,11 +39,9 @@ def run(tmp_path):
 
 def write(run, iterations, start=0, name=OWN, closes=True):
     log = RunLog(run, COLUMNS, iteration=start, total=9, tracking=Tracking(name, run, CONFIG))
-    for i in iterations:
-        log.row({"iteration": i, "loss": i / 3, "success": float("nan"), "wall_s": 0.5 * i}, "")
-    if closes:
-        log.close()
-    return log
+    with closing(log) if closes else nullcontext():
+        for i in iterations:
+            log.row({"iteration": i, "loss": i / 3, "success": math.nan, "wall_s": 0.5 * i}, "")
 
 
 def steps(run):
@@ -81,22 +80,17 @@ def test_an_interrupt_within_a_tracker_is_no_error_of_it(run, monkeypatch):
         raise Interrupted(15)
 
     monkeypatch.setattr(own_tracker.Lines, "log", interrupt)
-    with closing(write(run, [], closes=False)) as log, pytest.raises(Interrupted):
-        log.row({"iteration": 1, "loss": 1.0, "success": 0.0, "wall_s": 0.5}, "")
+    with pytest.raises(Interrupted):
+        write(run, [1])
 
 
 def test_what_a_tracker_draws_is_put_back(run):
-    def draws():
+    def drawn(before):
+        random.seed(0), np.random.seed(0), torch.manual_seed(0)  # noqa: NPY002
+        before()
         return random.random(), np.random.rand(), torch.rand(1).item()  # noqa: NPY002
 
-    seeds = random.seed, np.random.seed, torch.manual_seed
-    for seed in seeds:
-        seed(0)
-    expected = draws()
-    for seed in seeds:
-        seed(0)
-    write(run, [1])
-    assert draws() == expected
+    assert drawn(lambda: None) == drawn(lambda: write(run, [1]))
 
 
 # --- runs ---
