@@ -96,7 +96,6 @@ def test_the_summary_says_and_shows_what_there_is(recorded):
     lowest = np.min([demo.actions.min(axis=0) for demo in reader.demos], axis=0)
     assert facts["action_min"] == lowest.tolist()
     picture = picture_of(recorded / "summary.png")
-    assert picture.shape[0] > 500
     red = (picture[..., 1] == 30) & (picture[..., 2] == 30)  # the squares in the frames
     assert red.sum() > 1000
 
@@ -160,7 +159,6 @@ def test_noise_moves_the_arm_and_not_the_recorded_action(tmp_path):
             ["--env", PICTURE, "--out", "x", "--set", "bound=.inf"],
             "--set bound: a recording's settings are finite numbers, text, and lists of them, got ",
         ),
-        (["--env", PICTURE, "--out", ""], "--out must name a directory, got ''"),
         (["--verify", ""], "--verify must name a directory, got ''"),
         (
             ["--env", PICTURE, "--out", "x", "--seed", "89998", "--episodes", "3"],
@@ -168,7 +166,6 @@ def test_noise_moves_the_arm_and_not_the_recorded_action(tmp_path):
         ),
         (["--env", PICTURE, "--out", "x", "--valid-share", "1"], "from 0 to 0.9, got '1'"),
         (["--env", PICTURE, "--out", "x", "--noise", "nan"], "from 0 to 10, got 'nan'"),
-        (["--env", PICTURE, "--out", "x", "--episodes", "0"], "integer of at least 1, got '0'"),
         (["--verify", "x"], "there is no x, where demonstrations should be"),
     ],
 )
@@ -183,8 +180,6 @@ def test_a_mistake_is_one_sentence(tmp_path, monkeypatch, capsys, words, message
     [
         (["--seed", "7"], "was recorded with seed = 0, but here it is 7: give the same again"),
         (["--set", "steps=9"], "was recorded with env.steps = None, but here it is 9"),
-        (["--noise", "0.5"], "was recorded with noise = 0.0, but here it is 0.5"),
-        (["--env", "tests.training.picture_env:Tiring-v0"], "was recorded with env_id = "),
     ],
 )
 def test_a_directory_with_other_demonstrations_is_left_alone(recorded, capsys, more, message):

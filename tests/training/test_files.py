@@ -2,6 +2,7 @@
 
 import os
 import stat
+import subprocess
 
 import pytest
 
@@ -20,6 +21,16 @@ def test_a_write_is_whole_or_nothing_and_names_its_file(tmp_path):
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["a.json"]
     assert files.refusal(caught.value) == f"{path}: File too large"
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path):
+    done = subprocess.Popen(["true"])
+    done.wait()
+    kept = [tmp_path / f".a.json.{os.getppid()}", tmp_path / ".a.json.old", tmp_path / ".b.json.7"]
+    for path in (*kept, tmp_path / f".a.json.{done.pid}"):
+        path.write_text("half")
+    files.write_atomically(tmp_path / "a.json", b"{}")
+    assert {*tmp_path.iterdir()} == {*kept, tmp_path / "a.json"}
 
 
 def test_a_name_is_on_the_disk_when_its_file_is_written(tmp_path, monkeypatch):

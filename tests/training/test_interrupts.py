@@ -15,12 +15,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.helpers import train
 from tests.training.background import ROOT, sockets, start, wait_for
 from tests.training.study_jobs import WALK
 from tests.training.test_es import SMALL as SMALL
 from tests.training.test_full_disk import BC
-from training import es
 
 COMMANDS = {
     "es": ["--set", "popsize=4", "terrains=1", "episode_s=2", "--out"],
@@ -124,20 +122,6 @@ def test_a_closed_terminal_ends_training(tmp_path):
     os.close(ours)
     assert process.wait(180) == 129
     wait_for(lambda: not group_lives(process.pid))
-
-
-def test_what_a_killed_writer_left_is_removed_by_the_next(job, tmp_path):
-    done = subprocess.Popen(["true"])
-    done.wait()
-    run = tmp_path / "run"
-    (run / "checkpoints").mkdir(parents=True)
-    gone = [run / f".{name}.{done.pid}" for name in ("config.yaml", "provenance.json")]
-    kept = [run / f".config.yaml.{os.getppid()}", run / ".config.yaml.old", run / ".notes.yaml.7"]
-    for path in gone + kept:
-        path.write_text("half")
-    train(es, job(iterations=1), run)
-    assert not any(path.exists() for path in gone)
-    assert all(path.exists() for path in kept)
 
 
 def group_lives(group):

@@ -98,21 +98,6 @@ def test_a_console_script_finds_ours_first(installed, tmp_path, name):
     assert done.stdout == f"ours\n{installed}/policies/__init__.py\n"
 
 
-def test_a_folder_of_configurations_hides_an_editable_installation(tmp_path):
-    """Its packages are found after every folder of their names, which need no `__init__.py`."""
-    own = tmp_path / "configs"
-    own.mkdir()
-    done = run(["-m", "training.es", "--help"], tmp_path)
-    if done.returncode == 0 or "No module named" in done.stderr:
-        pytest.skip("Foveate is not installed in editable form")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"error: {own} hides Foveate's package configs: run the console ")
-    script = tmp_path / "foveate-es"
-    script.write_text("import sys\nfrom training.es import main\nsys.exit(main())\n")
-    done = run([str(script), "--help"], tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 def test_a_program_of_the_users_own_gets_an_exception(installed, tmp_path):
     (tmp_path / "policies.py").touch()
     program = "try:\n    import training\nexcept ImportError as error:\n    print(error)"

@@ -38,22 +38,15 @@ STONES, SWEEP = "stepping_stones", "bimanual_sweep_angular_8x2"
 CLAIMS = [
     (STONES, {"num_features": 20_000_000}, "num_features must be at most 4096"),
     (STONES, {"num_features": 4000}, "num_features times num_lambda_features must be at most"),
-    (STONES, {"num_features": 1000}, "holds another policy: tensor"),
     (STONES, {"qk_dim": HUGE}, "qk_dim = 1000000000000, but input should be less than"),
     (STONES, {"controller": "mlp", "hidden": [HUGE]}, "its settings allocate"),
-    (STONES, {"controller": "mlp", "hidden": [3000, 3000]}, "its settings allocate"),
     (STONES, {"controller": "mlp", "hidden": [1] * 10**6}, "hidden must be at most 64 widths"),
     (STONES, {"feature_map": "clustered_hybrid", "num_clusters": 10**5}, "num_clusters squared"),
     (STONES, {"patch": [HUGE, HUGE]}, "numbers in all"),
     (STONES, {"init_seed": 10**30}, "init_seed = 1000000000000000000000000000000, but input"),
     (SWEEP, {"depth": HUGE}, "policy.depth = 1000000000000, but input should be less"),
     (SWEEP, {"depth": 200}, "its settings allocate"),
-    (SWEEP, {"heads": HUGE}, "policy.heads = 1000000000000, but input should be less"),
     (SWEEP, {"embed_dim": 4 * 10**9}, "its settings allocate"),
-    (SWEEP, {"patch_readout": 8192}, "its settings allocate"),
-    (SWEEP, {"negatives": HUGE}, "policy.negatives = 1000000000000, but input should be less"),
-    (SWEEP, {"samples": HUGE}, "policy.samples = 1000000000000, but input should be less"),
-    (SWEEP, {"pose_octaves": HUGE}, "policy.pose_octaves = 1000000000000, but input should be"),
     (SWEEP, {"mlp_ratio": 1e300}, "policy.mlp_ratio = 1e+300, but input should be less"),
     (SWEEP, {"hidden": [HUGE, HUGE]}, "numbers for an action"),
     (SWEEP, {"patch": [1, 1]}, "makes 62500 tokens of the image"),
@@ -75,8 +68,6 @@ def test_a_policy_is_not_built_before_its_file_is_asked(
     ("shipped", "env", "sentence"),
     [
         (SWEEP, {"image_px": 10**6}, "image_px"),
-        (SWEEP, {"balls": 10**9}, "balls"),
-        (SWEEP, {"episode_s": 1e12}, "episode_s"),
         (SWEEP, {"table_m": [1e30, 1e30]}, "table_m"),
         (STONES, {"episode_s": 1e12}, "episode_s"),
         (STONES, {"clutter_per_m": 1e9}, "clutter_per_m"),
@@ -103,7 +94,6 @@ def tensor(begin, end, shape, dtype="F32"):
 META = {"format": "foveate-checkpoint", "version": "1", "config": "{}", "state": "{}"}
 BROKEN = [
     ({"a": tensor(0, 8, [2]), "b": tensor(4, 12, [2])}, 12, "is not a complete safetensors file"),
-    ({"a": tensor(0, 8, [2]), "b": tensor(0, 8, [2])}, 8, "is not a complete safetensors file"),
     ({"a": tensor(8, 16, [2])}, 16, "is not a complete safetensors file"),
     ({"a": tensor(0, 8, [HUGE])}, 8, "is not a complete safetensors file"),
     ({"a": tensor(0, 8, [2**63, 2])}, 8, "is not a complete safetensors file"),
@@ -166,23 +156,13 @@ def test_a_broken_policy_is_refused(tmp_path, value):
         checkpoint.load_policy(tmp_path / "a.safetensors")
 
 
-def test_types_are_not_cast(tmp_path):
-    whole = checkpoint.load(checkpoint.resolve(STONES))
-    halved = {name: tensor.half() for name, tensor in whole.policy.items()}
-    checkpoint.save(tmp_path / "a.safetensors", halved, {}, whole.config, {})
-    with pytest.raises(UserError, match="of float16 there, but the configured policy needs"):
-        checkpoint.load_policy(tmp_path / "a.safetensors")
-
-
 JOBS = [
     (es_config, {"popsize": HUGE}, "popsize"), (es_config, {"terrains": HUGE}, "terrains"),
-    (es_config, {"center_terrains": HUGE}, "center_terrains"),
     (es_config, {"workers": 10**6}, "workers"),
     (es_config, {"popsize": 10**4, "terrains": 10**4}, "popsize times terrains"),
     (es_config, {"curriculum": [{}] * 2000}, "curriculum"), (es_config, {"seed": 10**30}, "seed"),
     (es_config, {"checkpoints_kept": 10**30}, "checkpoints_kept"),
     (implicit_bc_config, {"batch_size": HUGE}, "batch_size"),
-    (implicit_bc_config, {"readers": HUGE}, "readers"),
     (implicit_bc_config, {"episodes": HUGE}, "episodes"),
     (implicit_bc_config, {"learning_rate": 1e308}, "learning_rate"),
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 import pytest
 
-from training import bc, demos, es, evaluate, flops, plots, rollout, study
+from training import bc, demos, es, flops, plots, rollout, study
 from training.command.errors import did_you_mean, like_files
 
 
@@ -33,10 +33,8 @@ SWEEP = ["--env", "BimanualSweep-v0"]
     ("command", "arguments", "suggestion"),
     [
         (es, ["--set", "gap_m=[0.1,0.2]"], "unknown key gap_m; *env.gap_m"),
-        (es, ["--set", "policy.controler=vote"], "*policy.controller"),
         (es, ["--set", "feature_map=angular_hybird"], "feature_map must be one of *angular_hybrid"),
         (es, ["--set", "searcher.name=cma_es"], "searcher.name is cma_es*cmaes"),
-        (es, ["--set", "init_from=steppingstones"], "*stepping_stones"),
         (es, ["--config", "configs/stepping_stone.yaml"], "*configs/stepping_stones.yaml"),
         (es, ["--resumee", "x"], "unrecognized arguments: --resumee x*--resume"),
         (bc, ["--config", "CONFIGS/bimanual_sweep.yaml", "--set", "image_px=250"], "*env.image_px"),
@@ -44,10 +42,8 @@ SWEEP = ["--env", "BimanualSweep-v0"]
         (rollout, ["--policy", "orcale"], "invalid choice: 'orcale'*oracle"),
         (rollout, ["--policy", "oracle", "--set", "fov_deg=1"],
          "*front_camera.fov_deg or belly_camera.fov_deg"),
-        (evaluate, ["--policy", "blind", "--episods", "3"], "*--episodes"),
         (demos, [*SWEEP, "--out", "x", "--set", "ballz=3"], "*balls"),
         (flops, ["RECIPE", "--vary", "feature_map=trgi"], "*trig"),
-        (study, ["--config", "stepping_stone"], "*stepping_stones.yaml"),
         (study, ["--config", "STUDY", "--set", "baseline=FAVOR"], "one of the variants *FAVOR+"),
         (plots, ["x", "--out", "a.png", "--x", "wal"], "*wall"),
     ],

@@ -271,8 +271,9 @@ def _described(tensor: Tensor | None) -> str:
 
 def load_into(policy: nn.Module, checkpoint: Checkpoint) -> None:
     """Set a policy's parameters and buffers; UserError names the first tensor that differs."""
-    for tensors in (checkpoint.policy_layout, checkpoint.policy):
-        check_tensors(checkpoint.path, "policy", tensors, policy.state_dict())
+    ours = policy.state_dict()
+    check_tensors(checkpoint.path, "policy", checkpoint.policy_layout, ours)  # before it is read
+    check_tensors(checkpoint.path, "policy", checkpoint.policy, ours)
     policy.load_state_dict(checkpoint.policy)
 
 
