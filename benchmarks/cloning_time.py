@@ -15,7 +15,7 @@ import torch
 from benchmarks.timing import in_turn, medians
 from experiments import figure
 from experiments.figure import Arguments
-from training.algorithms import bc_config, cloning
+from training.algorithms import bc_config, dagger
 from training.algorithms.labelled_rollouts import Demonstrations
 from training.collect.environments import make_env
 from training.runner import build_policy
@@ -55,7 +55,7 @@ def measure(words: list[str], batch: int, rounds: int) -> dict[str, float]:
     policy = build_policy(job.env_id, job.env, job.policy)
     optimiser = torch.optim.Adam(policy.parameters(), job.learning_rate)
     steps = {
-        str(part): partial(cloning.fit, policy, optimiser, data, job, 1, generator, part)
+        str(part): partial(dagger.fit, policy, optimiser, data, job, 1, generator, part)
         for part in PARTS
     }
     return medians(in_turn(steps, rounds, time.perf_counter))

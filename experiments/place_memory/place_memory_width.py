@@ -22,7 +22,7 @@ from experiments import figure
 from experiments.figure import Arguments, Lines, Rows
 from policies.place_memory.config import PlaceMemoryConfig
 from training.algorithms.bc_config import BCConfig
-from training.algorithms.cloning import fit, validate
+from training.algorithms.dagger import fit, validate
 from training.algorithms.labelled_rollouts import Demonstrations, LabellingWorker, Task
 from training.analysis.agents import positive
 from training.collect.seeds import VALIDATION_SEEDS_FROM

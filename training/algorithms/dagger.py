@@ -2,12 +2,18 @@
 
 The first demonstrations are the expert's, later ones are rollouts of the policy, labelled by the
 expert. `python -m training.bc` runs it for policies that act without sampling.
+
+The policy's head gives the loss (`policies.common.heads`, `policies.footholds.head`). Policies with
+memory are trained by truncated backpropagation through time (Williams and Peng 1990): whole
+episodes, shuffled, follow each other in lanes; a gradient step goes through the next `sequence`
+decisions of every lane, from the memory before them, which is emptied where an episode begins.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from functools import partial
 from pathlib import Path
@@ -16,12 +22,12 @@ from typing import Any
 import torch
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
-from torch import Tensor
+from torch import Tensor, nn
 
 import envs
+from policies.common.base_policy import SeeingPolicy
 from training.algorithms.bc_config import BCConfig
-from training.algorithms.cloning import fit, validate
-from training.algorithms.feature_maps import is_due
+from training.algorithms.feature_maps import OBSERVATIONS, is_due, sound
 from training.algorithms.labelled_rollouts import (
     Demonstrations,
     LabelledRollout,
@@ -31,7 +37,7 @@ from training.algorithms.labelled_rollouts import (
 )
 from training.algorithms.optimiser_state import optimiser_tensors, set_optimiser
 from training.collect.outcomes import mean_columns, mean_success, mean_values
-from training.command.errors import command_line
+from training.command.errors import NotFiniteError, command_line
 from training.io import checkpoint
 from training.io.checkpoint import Checkpoint
 from training.io.config import UserError
@@ -40,6 +46,9 @@ from training.runner import Algorithm, Collect, Progress, Saved
 
 DATA = "data"
 _ROLLOUTS, _BATCHES = 0, 1
+PART = 16
+"""Decisions whose gradient is computed at once: what they need stays in the cache."""
+_CHUNK, _CHUNK_IN_ORDER = 1024, 256  # decisions validated per chunk
 
 
 @dataclass(config=ConfigDict(extra="forbid"))
@@ -73,7 +82,6 @@ class DAgger(Algorithm[BCConfig]):
 
     @classmethod
     def columns(cls, env_id: str) -> tuple[str, ...]:
-        """Of metrics.csv."""
         return (
             "iteration", "decisions", "episodes", "loss", "val_loss", "val_accuracy", "grad_norm",
             "success", *mean_columns(envs.find_task(env_id)), "wall_s",
@@ -97,17 +105,14 @@ class DAgger(Algorithm[BCConfig]):
         )
 
     def restore(self, start: Checkpoint, saved: BCSaved) -> None:
-        """Set the optimiser."""
         set_optimiser(self.optimiser, start, saved.optimiser_tensors)
 
     def describe(self) -> str:
-        """The number of parameters and the kind of policy."""
         kind = getattr(self.config.policy, "controller", None)
         what = f"{kind} controller" if kind else self.config.policy.name
         return f"{super().describe()}, {what}"
 
     def make_worker(self) -> Any:
-        """A worker that runs labelled episodes."""
         return partial(LabellingWorker, *self.settings)
 
     def setup(self, run: Path) -> None:
@@ -164,12 +169,13 @@ class DAgger(Algorithm[BCConfig]):
         progress.fitted |= is_due(config.fit_after, False, updates)
         val_loss, val_accuracy = validate(policy, held_out, config.speed_weight)
         self._learned = {
-            "loss": fitted.loss,
+            "decisions": len(train_data),
+            "episodes": progress.episodes + config.episodes,
+            "loss": fitted["loss"],
             "val_loss": val_loss,
             "val_accuracy": val_accuracy,
-            "grad_norm": fitted.grad_norm,
+            "grad_norm": fitted["grad_norm"],
         }
-        self._decisions = len(train_data)
 
     def tasks(self, outcomes: Sequence[LabelledRollout]) -> list[Task]:
         """Episodes of the policy or, before the first iteration, of the expert with noise."""
@@ -187,18 +193,152 @@ class DAgger(Algorithm[BCConfig]):
         self._data.append(self._keep(outcomes).prepared(self.policy))
         episodes = [rollout.episode for rollout in outcomes]
         return {
-            "decisions": self._decisions,
-            "episodes": self.progress.episodes,
             **self._learned,
             "success": mean_success(episodes),
             **mean_values(mean_columns(envs.find_task(self.config.env_id)), episodes),
         }
 
     def summary(self, row: dict[str, float], seconds: float) -> str:
-        """Loss and success."""
         return f"loss {row['loss']:.3g}, success {row['success']:.2f}"
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The optimiser's."""
         tensors = optimiser_tensors(self.optimiser)
         return tensors, {"optimiser_tensors": len(tensors)}
+
+
+# --- one round of gradient steps ---
+
+
+def learning_rate(peak: float, update: int, updates: int) -> float:
+    """Cosine from the peak at the first of a round's updates to zero after the last."""
+    return peak * 0.5 * (1 + math.cos(math.pi * update / updates))
+
+
+def batches(size: int, batch: int, count: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """`count` batches of indices below `size` from shuffled passes, remainders dropped."""
+    batch = min(batch, size)
+    order = torch.empty(0, dtype=torch.long)
+    for _ in range(count):
+        if len(order) < batch:
+            order = torch.randperm(size, generator=generator)
+        yield order[:batch]
+        order = order[batch:]
+
+
+def fit(
+    policy: SeeingPolicy, optimiser: torch.optim.Optimizer,
+    data: Demonstrations, config: BCConfig, iteration: int, generator: torch.Generator,
+    part_size: int = PART,
+) -> dict[str, float]:  # fmt: skip
+    """Train a policy on demonstrations for one round, in place, `part_size` decisions at once.
+
+    Its feature maps are fitted to its queries and keys after update `fit_after` of all rounds.
+
+    Returns:
+        Means over the round's batches: `loss`, and `grad_norm`, the length of the gradient before
+        it is shortened.
+
+    Raises:
+        NotFiniteError: if a loss or gradient is not finite; the parameters are then unchanged.
+    """
+    losses, norms = [], []
+    parameters = list(policy.parameters())
+    made = (
+        _in_lanes(policy, data, config, generator)
+        if policy.unrolls
+        else _in_parts(policy, data, config, generator, part_size)
+    )
+    optimiser.zero_grad()
+    for update, (loss, index) in enumerate(made):
+        losses.append(loss)
+        norm = nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
+        norms.append(norm.item())
+        if not (math.isfinite(losses[-1]) and math.isfinite(norms[-1])):
+            raise NotFiniteError(
+                f"batch {update + 1} of iteration {iteration} has loss {losses[-1]} and gradient "
+                f"norm {norms[-1]}, where finite numbers are needed; the last checkpoint is "
+                "intact (a lower learning_rate may help)"
+            )
+        for group in optimiser.param_groups:
+            group["lr"] = learning_rate(config.learning_rate, update, config.updates)
+        optimiser.step()
+        if (iteration - 1) * config.updates + update + 1 == config.fit_after:
+            with sound():
+                policy.fit_attention(data[index[:OBSERVATIONS]].observations)
+        optimiser.zero_grad()
+    return {"loss": sum(losses) / len(losses), "grad_norm": sum(norms) / len(norms)}
+
+
+def _in_parts(
+    policy: Any, data: Demonstrations, config: BCConfig,
+    generator: torch.Generator, part_size: int,
+) -> Iterator[tuple[float, Tensor]]:  # fmt: skip
+    """For each update of a round, once its gradient is added to the parameters': the loss, and
+    which decisions it is of."""
+    weight = (config.speed_weight,) if hasattr(policy, "decide") else ()  # custom ones lack it
+    for index in batches(len(data), config.batch_size, config.updates, generator):
+        total = 0.0
+        for part in index.split(part_size):
+            batch = data[part]
+            loss = policy.loss(batch.observations, batch.actions, generator, *weight)
+            loss = loss * (len(part) / len(index))
+            loss.backward()
+            total += loss.item()
+        yield total, index
+
+
+def _in_lanes(
+    policy: SeeingPolicy, data: Demonstrations, config: BCConfig, generator: torch.Generator
+) -> Iterator[tuple[float, Tensor]]:
+    """The same as `_in_parts`, for a policy with memory."""
+    assert data.starts is not None
+    steps = min(config.sequence, config.batch_size)
+    count = max(1, config.batch_size // steps)
+    lanes = _lanes(data.starts, count, steps * config.updates, generator)
+    starts = data.starts[lanes]
+    starts[:, 0] = True
+    memory = policy.start(count)
+    for first in range(0, lanes.shape[1], steps):
+        rows = slice(first, first + steps)
+        index = lanes[:, rows]
+        batch = data[index]
+        assert batch.taken is not None
+        decision, memory = policy.unroll(batch.observations, batch.taken, starts[:, rows], memory)
+        loss = decision.loss(batch.actions.flatten(0, 1), config.speed_weight)
+        loss.backward()
+        yield loss.item(), index.flatten()
+
+
+def _lanes(begins: Tensor, count: int, steps: int, generator: torch.Generator) -> Tensor:
+    """Decisions (count, steps): whole episodes in shuffled passes, except that a lane may begin
+    within one; `begins` marks the first decision of each."""
+    episodes = torch.arange(len(begins)).tensor_split(begins.nonzero().flatten()[1:])
+    order: list[Tensor] = []
+    length = 0
+    while length < count * steps:
+        for i in torch.randperm(len(episodes), generator=generator).tolist():
+            order.append(episodes[i])
+            length += len(episodes[i])
+    return torch.cat(order)[: count * steps].view(count, steps)
+
+
+@torch.no_grad()
+def validate(policy: Any, data: Demonstrations, speed_weight: float) -> tuple[float, float]:
+    """Mean loss on demonstrations, and the share of the actions' numbers that are near the
+    expert's; NaN for a custom policy without `decide`."""
+    decides, memory = hasattr(policy, "decide"), policy.start(1) if policy.unrolls else None
+    loss, right = 0.0, 0.0 if decides else math.nan
+    generator = torch.Generator().manual_seed(0)
+    for index in torch.arange(len(data)).split(_CHUNK_IN_ORDER if policy.unrolls else _CHUNK):
+        batch, count = data[index], len(index)
+        if not decides:
+            loss += float(policy.loss(batch.observations, batch.actions, generator)) * count
+            continue
+        if policy.unrolls:
+            lane = data[index.unsqueeze(0)]
+            decision, memory = policy.unroll(lane.observations, lane.taken, lane.starts, memory)
+        else:
+            decision = policy.decide(batch.observations)
+        loss += float(decision.loss(batch.actions, speed_weight)) * count
+        right += float(decision.right(batch.actions)) * count
+    return loss / len(data), right / len(data)
