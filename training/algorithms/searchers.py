@@ -10,7 +10,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,41 +21,42 @@ from training.algorithms.es_config import ARSConfig, CMAESConfig, PGPEConfig, Se
 _MOST_FOR_FULL_COVARIANCE = 1000
 
 
-class Searcher(Protocol):
-    """A search distribution over parameter vectors, all tensors float64 on the CPU."""
+class Searcher:
+    """A search distribution over parameter vectors, all tensors float64 on the CPU.
 
-    antithetic: bool
+    A subclass is built from its configuration, `center` (parameters,) and `popsize`.
+    """
+
+    center: Tensor
+    """Mean of the distribution, (parameters,)."""
+    sigma: float
+    """Typical standard deviation of one parameter."""
+    antithetic = True
     """Whether candidates 2i and 2i + 1 mirror each other about the centre."""
-
-    @property
-    def center(self) -> Tensor:
-        """Mean of the distribution, (parameters,)."""
-
-    @property
-    def sigma(self) -> float:
-        """Typical standard deviation of one parameter."""
 
     def ask(self, seed: int) -> Tensor:
         """Candidates (popsize, parameters), a pure function of the state and `seed`."""
+        raise NotImplementedError
 
     def tell(self, population: Tensor, returns: Tensor) -> None:
         """Update from the returns (popsize,) of the population that `ask` gave last."""
+        raise NotImplementedError
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, float]]:
         """The complete state for `load_state`: tensors and JSON numbers."""
+        raise NotImplementedError
 
     def load_state(self, tensors: dict[str, Tensor], numbers: dict[str, float]) -> None:
         """Restore the state returned by `state`."""
+        raise NotImplementedError
 
 
 def build(config: SearcherConfig, center: Tensor, popsize: int) -> Searcher:
     """The searcher of a configuration, started at `center` (parameters,)."""
     center = center.detach().to("cpu", torch.float64).clone()
-    if isinstance(config, CMAESConfig):
-        return CMAES(config, center, popsize)
-    if isinstance(config, PGPEConfig):
-        return PGPE(config, center, popsize)
-    return ARS(config, center, popsize)
+    kinds: dict[str, Any] = {"cmaes": CMAES, "pgpe": PGPE, "ars": ARS}
+    searcher: Searcher = kinds[config.name](config, center, popsize)
+    return searcher
 
 
 def centered_ranks(returns: Tensor) -> Tensor:
@@ -70,22 +71,27 @@ def centered_ranks(returns: Tensor) -> Tensor:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Hide warnings: EvoTorch uses torch.jit.script, which is deprecated."""
+def _evotorch(who: str) -> Iterator[Any]:
+    """The module `evotorch.algorithms`, in a block that hides warnings: EvoTorch uses
+    torch.jit.script, which is deprecated. MissingExtraError says that `who` needs it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        with needs(who, "es"):
+            import evotorch.algorithms
+            import evotorch.algorithms.functional
+        yield evotorch.algorithms
+
+
+@contextmanager
+def _seeded(seed: int | None = None) -> Iterator[None]:
+    """Leave PyTorch's global random numbers as they are after the block, which is seeded."""
+    with torch.random.fork_rng(devices=[]):
+        if seed is not None:
+            torch.manual_seed(seed)
         yield
 
 
-def _evotorch_algorithms(who: str) -> Any:
-    """The module `evotorch.algorithms`; MissingExtraError says that `who` needs it."""
-    with _quiet(), needs(who, "es"):
-        import evotorch.algorithms
-        import evotorch.algorithms.functional
-    return evotorch.algorithms
-
-
-class CMAES:
+class CMAES(Searcher):
     """EvoTorch's CMA-ES with an `ask` and `tell` interface.
 
     Its `step` cannot be stopped between sampling and updating, so this calls the same public
@@ -103,44 +109,25 @@ class CMAES:
                 f"the policy has {len(center)} parameters, and searcher.name = cmaes takes at most "
                 f"{_MOST_FOR_FULL_COVARIANCE}: set searcher.separable = true, or use pgpe or ars"
             )
-        algorithms = _evotorch_algorithms("searcher.name = cmaes")
-        from evotorch import Problem
+        with _evotorch("searcher.name = cmaes") as algorithms, _seeded():
+            from evotorch import Problem
 
-        with _quiet():
             logging.getLogger("evotorch").setLevel(logging.WARNING)
             problem = Problem(
-                "max",
-                solution_length=len(center),
-                initial_bounds=(-1, 1),
-                dtype=torch.float64,
+                "max", solution_length=len(center), initial_bounds=(-1, 1), dtype=torch.float64,
                 store_solution_stats=False,
-            )
-            with torch.random.fork_rng(devices=[]):
-                self._cma = algorithms.CMAES(
-                    problem,
-                    stdev_init=config.sigma,
-                    center_init=center,
-                    popsize=popsize,
-                    separable=config.separable,
-                )
-        self._cma.p_sigma = torch.zeros_like(center)
-        self._cma.p_c = torch.zeros_like(center)
+            )  # fmt: skip
+            self._cma = algorithms.CMAES(
+                problem, stdev_init=config.sigma, center_init=center, popsize=popsize,
+                separable=config.separable,
+            )  # fmt: skip
+        self._cma.p_sigma, self._cma.p_c = torch.zeros_like(center), torch.zeros_like(center)
         self._generation = 0
         self._sample: tuple[Tensor, Tensor] | None = None
         self._set(self.state()[0])
 
-    @property
-    def center(self) -> Tensor:
-        return self._cma.m
-
-    @property
-    def sigma(self) -> float:
-        shape = self._cma.C if self._cma.separable else torch.diagonal(self._cma.C)
-        return float(self._cma.sigma * shape.mean().sqrt())
-
     def ask(self, seed: int) -> Tensor:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with _seeded(seed):
             zs, ys, xs = self._cma.sample_distribution()
         self._sample = zs, ys
         return xs
@@ -174,6 +161,8 @@ class CMAES:
             columns = name == "A" and not self._cma.separable
             tensor = tensors[name]
             setattr(self._cma, name, tensor.mT.contiguous().mT if columns else tensor.contiguous())
+        shape = self._cma.C if self._cma.separable else torch.diagonal(self._cma.C)
+        self.center, self.sigma = self._cma.m, float(self._cma.sigma * shape.mean().sqrt())
 
     def _h_sig(self) -> Tensor:
         """1, or 0 to stall the evolution path while sigma's own path is long (eq. 45)."""
@@ -183,114 +172,88 @@ class CMAES:
         return (squared / dim < 2 + 4 / (dim + 1)).to(torch.float64)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, float]]:
-        return {name: getattr(self._cma, name) for name in self._TENSORS}, {
-            "generation": self._generation
-        }
+        tensors = {name: getattr(self._cma, name) for name in self._TENSORS}
+        return tensors, {"generation": self._generation}
 
     def load_state(self, tensors: dict[str, Tensor], numbers: dict[str, float]) -> None:
         self._set({name: tensors[name].clone() for name in self._TENSORS})
         self._generation = int(numbers["generation"])
 
 
-class PGPE:
+class PGPE(Searcher):
     """EvoTorch's functional PGPE on tie-sharing ranks."""
 
-    antithetic = True
-
     def __init__(self, config: PGPEConfig, center: Tensor, popsize: int) -> None:
-        self._functional = functional = _evotorch_algorithms("searcher.name = pgpe").functional
+        with _evotorch("searcher.name = pgpe") as algorithms:
+            self._functional = functional = algorithms.functional
         self._popsize = popsize
-        self._state = functional.pgpe(
-            center_init=center,
-            center_learning_rate=config.learning_rate,
-            stdev_learning_rate=config.sigma_learning_rate,
-            stdev_init=config.sigma,
-            objective_sense="max",
-            ranking_method="raw",
-            optimizer=config.optimizer,
-        )
+        state = functional.pgpe(
+            center_init=center, center_learning_rate=config.learning_rate,
+            stdev_learning_rate=config.sigma_learning_rate, stdev_init=config.sigma,
+            objective_sense="max", ranking_method="raw", optimizer=config.optimizer,
+        )  # fmt: skip
+        self._set(state)
 
-    @property
-    def center(self) -> Tensor:
-        center: Tensor = self._state.optimizer_state.center
-        return center
-
-    @property
-    def sigma(self) -> float:
-        return float(self._state.stdev.square().mean().sqrt())
+    def _set(self, state: Any) -> None:
+        self._state, self.center = state, state.optimizer_state.center
+        self.sigma = float(state.stdev.square().mean().sqrt())
 
     def ask(self, seed: int) -> Tensor:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with _seeded(seed):
             population: Tensor = self._functional.pgpe_ask(self._state, popsize=self._popsize)
         return population
 
     def tell(self, population: Tensor, returns: Tensor) -> None:
         if torch.equal(returns[0::2], returns[1::2]):
             return  # no direction is better than its mirror image; ClipUp would divide 0 by 0
-        self._state = self._functional.pgpe_tell(self._state, population, centered_ranks(returns))
+        ranks = centered_ranks(returns)
+        self._set(self._functional.pgpe_tell(self._state, population, ranks))
 
-    def _tensors(self) -> dict[str, Tensor]:
-        """The tensors of EvoTorch's state that change, by name."""
+    def state(self) -> tuple[dict[str, Tensor], dict[str, float]]:
         moving = ("center", "velocity", "m", "v", "t")
         optimizer = self._state.optimizer_state
         found = {name: getattr(optimizer, name) for name in moving if hasattr(optimizer, name)}
-        return {"stdev": self._state.stdev, **found}
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, float]]:
-        return self._tensors(), {}
+        return {"stdev": self._state.stdev, **found}, {}
 
     def load_state(self, tensors: dict[str, Tensor], numbers: dict[str, float]) -> None:
-        own = {name: tensors[name].clone() for name in self._tensors()}
+        own = {name: tensors[name].clone() for name in self.state()[0]}
         stdev = own.pop("stdev")
         optimizer = self._state.optimizer_state._replace(**own)
-        self._state = self._state._replace(stdev=stdev, optimizer_state=optimizer)
+        self._set(self._state._replace(stdev=stdev, optimizer_state=optimizer))
 
 
-class ARS:
+class ARS(Searcher):
     """Augmented random search, version "V1-t"; observations are normalised by the policy."""
 
-    antithetic = True
-
     def __init__(self, config: ARSConfig, center: Tensor, popsize: int) -> None:
-        self._config = config
-        self._center = center
-        self._pairs = popsize // 2
-
-    @property
-    def center(self) -> Tensor:
-        return self._center
-
-    @property
-    def sigma(self) -> float:
-        return self._config.sigma
+        self._config, self._pairs = config, popsize // 2
+        self.center, self.sigma = center, config.sigma
 
     def ask(self, seed: int) -> Tensor:
         generator = torch.Generator().manual_seed(seed)
-        directions = torch.randn(
-            self._pairs, len(self._center), generator=generator, dtype=torch.float64
-        )
+        shape = self._pairs, len(self.center)
+        directions = torch.randn(shape, generator=generator, dtype=torch.float64)
         if self._config.orthogonal:
             directions = orthogonalised(directions)
-        offsets = self._config.sigma * directions
-        return torch.stack([self._center + offsets, self._center - offsets], 1).flatten(0, 1)
+        offsets = self.sigma * directions
+        return torch.stack([self.center + offsets, self.center - offsets], 1).flatten(0, 1)
 
     def tell(self, population: Tensor, returns: Tensor) -> None:
         plus, minus = returns[0::2].double(), returns[1::2].double()
-        directions = (population[0::2] - population[1::2]) / (2 * self._config.sigma)
+        directions = (population[0::2] - population[1::2]) / (2 * self.sigma)
         kept_count = max(1, round(self._config.top_fraction * self._pairs))
         best_first = torch.argsort(torch.maximum(plus, minus), descending=True, stable=True)
         kept = best_first[:kept_count]
         deviation = torch.cat([plus[kept], minus[kept]]).std(correction=0)
         if deviation > 0:
             gradient = (plus - minus)[kept] @ directions[kept] / kept_count
-            self._center = self._center + self._config.learning_rate * gradient / deviation
+            self.center = self.center + self._config.learning_rate * gradient / deviation
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, float]]:
-        return {"center": self._center}, {}
+        return {"center": self.center}, {}
 
     def load_state(self, tensors: dict[str, Tensor], numbers: dict[str, float]) -> None:
-        self._center = tensors["center"].clone()
+        self.center = tensors["center"].clone()
 
 
 def orthogonalised(directions: Tensor) -> Tensor:
