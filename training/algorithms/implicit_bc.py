@@ -11,17 +11,16 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from pydantic.dataclasses import dataclass as checked_dataclass
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 import envs
@@ -86,7 +85,7 @@ def learning_rate(config: ImplicitBCConfig, update: int) -> float:
     return config.final_learning_rate + span * 0.5 * (1 + math.cos(math.pi * share))
 
 
-@checked_dataclass(frozen=True, config=State)
+@dataclass(frozen=True, config=State)
 class Basis:
     """The inputs that a resumed run must not change."""
 
@@ -96,24 +95,13 @@ class Basis:
     """How many train."""
 
 
-@checked_dataclass(frozen=True, config=State)
+@dataclass(frozen=True, config=State)
 class ImplicitSaved(Saved):
     """The plain data of a checkpoint."""
 
     basis: Basis
     optimiser_tensors: Count | None = None
     """How many there are; null in checkpoints from before they were counted."""
-
-
-@dataclass
-class Fit:
-    """The result of a round of gradient steps."""
-
-    losses: list[float] = field(default_factory=list)
-    norms: list[float] = field(default_factory=list)
-    skipped: int = 0
-    waited_s: float = 0.0
-    took_s: float = 0.0
 
 
 class ImplicitCloning(Algorithm[ImplicitBCConfig]):
@@ -187,7 +175,6 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
         set_optimiser(self.optimiser, start, saved.optimiser_tensors)
 
     def describe(self) -> str:
-        """The number of parameters and the head."""
         return f"{super().describe()}, {self.config.policy.head} head"
 
     @property
@@ -200,46 +187,43 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
         return partial(Explorer, 1.0, *self.settings)
 
     def setup(self, run: Path) -> None:
-        """Where reports are written."""
-        self._run = run
-
-    @cached_property
-    def _model(self) -> nn.Module:
-        """The policy with gradients averaged over the process group; synchronises the processes."""
-        return self._group.wrap(self.policy)
-
-    @cached_property
-    def _prefetcher(self) -> Prefetcher:
+        """Start to read ahead the batches of the iterations that are left."""
+        config, self._run = self.config, run
+        # Gradients are averaged over the process group; this synchronises the processes.
+        self._model = self._group.wrap(self.policy)
         pinned = self.device.type == "cuda"
-        return Prefetcher(self.frames, self.config.readers, pinned=pinned)
-
-    @cached_property
-    def _batches(self) -> Iterator[Batch]:
-        """The batches of the remaining iterations, including the current one."""
-        config = self.config
-        first = (self.progress.iteration - 1) * config.updates
-        updates = range(first, config.iterations * config.updates)
-        return self._prefetcher.batches(self._indices(update) for update in updates)
+        self._prefetcher = Prefetcher(self.frames, config.readers, pinned=pinned)
+        updates = range(
+            self.progress.iteration * config.updates, config.iterations * config.updates
+        )
+        self._batches = self._prefetcher.batches(self._indices(update) for update in updates)
 
     def learn(self) -> None:
         """Take a round of gradient steps; failing batches leave the policy unchanged."""
         config, iteration = self.config, self.progress.iteration
-        self._fit = result = Fit()
+        steps, waited_s = [], 0.0
         began = time.perf_counter()
         first = (iteration - 1) * config.updates
         for update in range(first, first + config.updates):
             waits = time.perf_counter()
             batch = next(self._batches).to(self.device)
-            result.waited_s += time.perf_counter() - waits
-            learned = self._step(update, batch, result)
-            if learned and is_due(config.fit_after, self.progress.fitted, update + 1):
+            waited_s += time.perf_counter() - waits
+            step = self._step(update, batch)
+            if step is None:
+                continue
+            steps.append(step)
+            if is_due(config.fit_after, self.progress.fitted, update + 1):
                 self._fit_maps(batch)
-        result.took_s = time.perf_counter() - began
-        if result.skipped > _MOST_SKIPPED * config.updates:
+        took_s = time.perf_counter() - began
+        skipped = config.updates - len(steps)
+        if skipped > _MOST_SKIPPED * config.updates:
             raise NotFiniteError(
-                f"{result.skipped} of {config.updates} batches of iteration {iteration} were not "
+                f"{skipped} of {config.updates} batches of iteration {iteration} were not "
                 f"finite ({self._run / NOT_FINITE} says where); the last checkpoint is intact"
             )
+        loss, norm = (float(np.mean(each)) for each in zip(*steps, strict=True))
+        self._learned = {"loss": loss, "grad_norm": norm, "skipped": skipped}
+        self._learned["data_share"] = waited_s / took_s
 
     def _indices(self, update: int) -> np.ndarray:
         """Frames of this process's part of an update."""
@@ -263,8 +247,9 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
         self.policy.load_state_dict(found, strict=False)
         self.progress.fitted = True
 
-    def _step(self, update: int, batch: Batch, result: Fit) -> bool:
-        """Take a gradient step; False where the batch is skipped."""
+    def _step(self, update: int, batch: Batch) -> tuple[float, float] | None:
+        """Take a gradient step; returns loss and length of the gradient, None where the batch is
+        skipped."""
         config, group = self.config, self._group
         for parameters in self.optimiser.param_groups:
             parameters["lr"] = learning_rate(config, update)
@@ -278,12 +263,9 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
         mean, length = group.mean(loss.item()), norm.item()
         if not (math.isfinite(mean) and math.isfinite(length)):
             self._report(update, batch, mean, length)
-            result.skipped += 1
-            return False
+            return None
         self.optimiser.step()
-        result.losses.append(mean)
-        result.norms.append(length)
-        return True
+        return mean, length
 
     def _report(self, update: int, batch: Batch, loss: float, norm: float) -> None:
         """Report what is wrong with a batch; raises NotFiniteError unless it is to be skipped."""
@@ -299,8 +281,14 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
         }
         with (self._run / NOT_FINITE).open("a", encoding="utf-8") as file:
             file.write(json.dumps(_plain(facts)) + "\n")
-        heads = found["attention"]
-        attention = _soundness(self.config.policy.feature_map, heads)
+        attention, heads = "the policy has no attention", found["attention"]
+        if heads:
+            attention = (
+                f"the {self.config.policy.feature_map} attention has "
+                f"{sum(head['non_finite'] for head in heads)} numbers that are not finite and its "
+                f"smallest denominator is {min(head['smallest_denominator'] for head in heads):.2g}"
+                " of the sum of absolute estimates"
+            )
         summary = (
             f"update {update} has loss {loss} and gradient norm {norm}, where finite numbers are "
             f"needed; {attention}; {len(found['parameters'])} parameters are not finite; details "
@@ -337,37 +325,35 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
 
     def update(self, outcomes: list[Rollout]) -> dict[str, float]:
         """Validate; returns the row."""
-        config, iteration, fitted = self.config, self.progress.iteration, self._fit
-        names = _outcomes(config.env_id)
-        found = dict.fromkeys(("success", *names), math.nan)
+        config, iteration, learned = self.config, self.progress.iteration, self._learned
+        found = dict.fromkeys(("success", *_outcomes(config.env_id)), math.nan)
         if outcomes:
             episodes = [rollout.episode for rollout in outcomes]
-            found = {n: mean_of(episodes, n) for n in names}
-            found = {"success": mean_success(episodes), **found}
+            found = {name: mean_of(episodes, name) for name in found}
+            found["success"] = mean_success(episodes)
         return {
             "frames": iteration * config.updates * min(config.batch_size, len(self.frames)),
-            "loss": float(np.mean(fitted.losses)),
+            "loss": learned["loss"],
             "val_loss": self._validate(),
-            "grad_norm": float(np.mean(fitted.norms)),
+            "grad_norm": learned["grad_norm"],
             "learning_rate": learning_rate(config, iteration * config.updates - 1),
-            "skipped": fitted.skipped,
-            "data_share": fitted.waited_s / fitted.took_s,
+            "skipped": learned["skipped"],
+            "data_share": learned["data_share"],
             **found,
         }
 
     def summary(self, row: dict[str, float], seconds: float) -> str:
-        """Losses."""
         return f"loss {row['loss']:.3g}, held out {row['val_loss']:.3g}"
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The optimiser's state and the inputs that must not change."""
         tensors = optimiser_tensors(self.optimiser)
-        basis = dataclasses.asdict(self.basis)
-        return tensors, {"basis": basis, "optimiser_tensors": len(tensors)}
+        plain = {"basis": dataclasses.asdict(self.basis), "optimiser_tensors": len(tensors)}
+        return tensors, plain
 
     def close(self) -> None:
         """Stop the reader threads as well."""
-        if "_prefetcher" in self.__dict__:
+        if hasattr(self, "_prefetcher"):
             self._prefetcher.close()
         super().close()
 
@@ -378,18 +364,6 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
 
 def _outcomes(env_id: str) -> tuple[str, ...]:
     return tuple(outcome.name for outcome in outcomes_of(envs.find_task(env_id)))
-
-
-def _soundness(feature_map: str, heads: list[dict[str, Any]]) -> str:
-    """The diagnoses of a policy's heads for an error message."""
-    if not heads:
-        return "the policy has no attention"
-    return (
-        f"the {feature_map} attention has {sum(head['non_finite'] for head in heads)} numbers that "
-        "are not finite and its smallest denominator is "
-        f"{min(head['smallest_denominator'] for head in heads):.2g} of the sum of absolute "
-        "estimates"
-    )
 
 
 def _generator(*numbers: int) -> torch.Generator:
