@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from training.command.errors import UserError
@@ -93,29 +92,17 @@ class WorkerHandle:
     """Index of the task that it runs."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A worker was built (None) or has finished its task."""
+class Died(Exception):
+    """A worker died; `by_task` is whether its task may be the cause."""
 
-    value: Any = None
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A worker's exception, or a UserError if the worker cannot be built."""
-
-    error: BaseException
+    def __init__(self, reason: str, by_task: bool = True) -> None:
+        super().__init__(reason)
+        self.reason, self.by_task = reason, by_task
 
 
-@dataclass(frozen=True)
-class Death:
-    """A worker died."""
-
-    reason: str
-    by_task: bool = True
-    """Whether its task may be the cause."""
-
-
+Event = tuple[Any, BaseException | None]
+"""What a worker answers: the outcome of its task (None when it is built) and None, or None and its
+exception: a UserError if the worker cannot be built, `Died` if it is no more."""
 H = TypeVar("H", bound=WorkerHandle)
 
 
@@ -137,7 +124,7 @@ class WorkerPool(Pool[T, R], Generic[T, R, H]):
         """Start a task."""
 
     @abstractmethod
-    def events(self) -> Iterable[tuple[H, Outcome | Failure | Death]]:
+    def events(self) -> Iterable[tuple[H, Event]]:
         """Wait for events of workers that start or run a task."""
 
     @abstractmethod
@@ -158,26 +145,26 @@ class WorkerPool(Pool[T, R], Generic[T, R, H]):
                     if handle.ready and handle.index is None and waiting:
                         handle.index = waiting.popleft()
                         self.assign(handle, tasks[handle.index])
-                for handle, event in self.events():
+                for handle, (value, error) in self.events():
                     index = handle.index
-                    if isinstance(event, Death):
-                        self._replace(handle, event, waiting, deaths, tasks)
+                    if isinstance(error, Died):
+                        self._replace(handle, error, waiting, deaths, tasks)
                         continue
-                    if isinstance(event, Failure):
+                    if error is not None:
                         if not handle.ready:
                             self._remove(handle)
                         handle.index = None
-                        raise event.error
+                        raise error
                     handle.ready, handle.index = True, None
                     if index is not None:
                         unfinished -= 1
-                        yield index, event.value
+                        yield index, value
         finally:
             for handle in [handle for handle in self.handles if handle.index is not None]:
                 self._remove(handle)
 
     def _replace(
-        self, handle: H, death: Death, waiting: deque[int], deaths: Counter[int], tasks: Sequence[T]
+        self, handle: H, death: Died, waiting: deque[int], deaths: Counter[int], tasks: Sequence[T]
     ) -> None:
         index = handle.index
         self._remove(handle)
@@ -202,6 +189,14 @@ def startup_error(error: BaseException) -> UserError:
     if isinstance(error, UserError):
         return error
     return UserError(f"a worker cannot start: {type(error).__name__}: {error}")
+
+
+def answer(work: Callable[[Any], R], task: Any) -> Event:
+    """In a worker's process: the event of a task."""
+    try:
+        return work(task), None
+    except BaseException as error:
+        return None, portable(error)
 
 
 def portable(error: BaseException) -> Exception:

@@ -17,20 +17,8 @@ from contextlib import closing, contextmanager
 from multiprocessing import connection, context, resource_tracker
 from typing import Any
 
-from training.collect.pool import (
-    RETRIES,
-    Death,
-    Failure,
-    Outcome,
-    R,
-    T,
-    Worker,
-    WorkerDiedError,
-    WorkerHandle,
-    WorkerPool,
-    portable,
-    startup_error,
-)
+from training.collect import pool
+from training.collect.pool import Died, Event, R, T, Worker, WorkerHandle, WorkerPool
 from training.command.errors import UserError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -137,6 +125,10 @@ class _Handle(WorkerHandle):
                 pass_fds=[theirs.fileno()],
             )
 
+    def send(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):  # it died; its next event reports that
+            self.pipe.send_bytes(data)
+
 
 class ProcessPool(WorkerPool[T, R, _Handle]):
     """Workers in processes of this machine.
@@ -160,14 +152,9 @@ class ProcessPool(WorkerPool[T, R, _Handle]):
 
     def assign(self, handle: _Handle, task: Any) -> None:
         # Not `send`, with which PyTorch would pass tensors in shared memory.
-        self._send(handle, pickle.dumps(task))
+        handle.send(pickle.dumps(task))
 
-    @staticmethod
-    def _send(handle: _Handle, data: bytes) -> None:
-        with contextlib.suppress(OSError):  # it died; its next event reports that
-            handle.pipe.send_bytes(data)
-
-    def events(self) -> Iterator[tuple[_Handle, Outcome | Failure | Death]]:
+    def events(self) -> Iterator[tuple[_Handle, Event]]:
         awaited = [h for h in self.handles if not h.ready or h.index is not None]
         came = set(map(id, connection.wait([h.pipe for h in awaited], _CHECK_S)))
         for handle in awaited:
@@ -176,26 +163,28 @@ class ProcessPool(WorkerPool[T, R, _Handle]):
                 if event is not None:
                     yield handle, event
 
-    def _event(self, handle: _Handle) -> Outcome | Failure | Death | None:
+    def _event(self, handle: _Handle) -> Event | None:
         try:
             if not handle.pipe.poll():
                 raise EOFError
             data = handle.pipe.recv_bytes()
         except (EOFError, OSError):
-            return Death(_cause(handle.process))
+            return None, Died(_cause(handle.process))
         if not handle.connected:
             handle.connected = True
-            self._send(handle, self._make)
+            handle.send(self._make)
             return None
-        event: Outcome | Failure = pickle.loads(data)
+        event: Event = pickle.loads(data)
         if handle.index is not None:
             self._lost = 0
         return event
 
     def count_loss(self, reason: str) -> None:
         self._lost += 1
-        if self._lost > RETRIES:
-            raise WorkerDiedError(f"{self._lost} worker processes died while starting ({reason})")
+        if self._lost > pool.RETRIES:
+            raise pool.WorkerDiedError(
+                f"{self._lost} worker processes died while starting ({reason})"
+            )
 
     def stop_worker(self, handle: _Handle) -> None:
         handle.process.kill()
@@ -243,16 +232,14 @@ def serve(descriptor: int) -> None:
         try:
             worker = pickle.loads(data)()
         except BaseException as error:
-            pipe.send_bytes(pickle.dumps(Failure(startup_error(error))))
+            pipe.send_bytes(pickle.dumps((None, pool.startup_error(error))))
             return
-        pipe.send_bytes(pickle.dumps(Outcome()))
+
+        def run(task: bytes) -> bytes:
+            return pickle.dumps((worker.run(pickle.loads(task)), None))
+
+        pipe.send_bytes(pickle.dumps((None, None)))
         with closing(worker):
             while True:
-                pipe.send_bytes(_answer(worker, pipe.recv_bytes()))
-
-
-def _answer(worker: Worker[Any, Any], data: bytes) -> bytes:
-    try:
-        return pickle.dumps(Outcome(worker.run(pickle.loads(data))))
-    except BaseException as error:
-        return pickle.dumps(Failure(portable(error)))
+                data, failure = pool.answer(run, pipe.recv_bytes())
+                pipe.send_bytes(data or pickle.dumps((None, failure)))

@@ -21,18 +21,17 @@ from typing import Any
 from foveate_extras import require
 from training.collect.pool import (
     RETRIES,
-    Death,
-    Failure,
-    Outcome,
+    Died,
+    Event,
     R,
     T,
     Worker,
     WorkerDiedError,
     WorkerHandle,
     WorkerPool,
-    portable,
+    answer,
     startup_error,
-)
+)  # fmt: skip
 from training.command.errors import UserError
 
 _MODULES = (
@@ -65,12 +64,9 @@ class _Actor:
         node: str = ray.get_runtime_context().get_node_id()
         return node
 
-    def run(self, task: Any) -> Outcome | Failure:
+    def run(self, task: Any) -> Event:
         """Run a task."""
-        try:
-            return Outcome(self._worker.run(task))
-        except BaseException as error:
-            return Failure(portable(error))
+        return answer(self._worker.run, task)
 
 
 class _Handle(WorkerHandle):
@@ -115,7 +111,7 @@ class RayPool(WorkerPool[T, R, _Handle]):
     def assign(self, handle: _Handle, task: T) -> None:
         handle.reference = handle.actor.run.remote(task)
 
-    def events(self) -> Iterator[tuple[_Handle, Outcome | Failure | Death]]:
+    def events(self) -> Iterator[tuple[_Handle, Event]]:
         awaited = {h.reference: h for h in self.handles if not h.ready or h.index is not None}
         if not awaited:  # all are lost
             time.sleep(1.0)
@@ -124,23 +120,24 @@ class RayPool(WorkerPool[T, R, _Handle]):
             handle = awaited[reference]
             yield handle, self._event(handle)
 
-    def _event(self, handle: _Handle) -> Outcome | Failure | Death:
+    def _event(self, handle: _Handle) -> Event:
         errors = self._ray.exceptions
         try:
             value = self._ray.get(handle.reference)
         except errors.RayTaskError as error:
             cause = error.cause
             if not isinstance(cause, errors.RayError):
-                return Failure(cause)
-            return Death(" ".join(str(cause).split())[:300], by_task=False)
+                return None, cause
+            return None, Died(" ".join(str(cause).split())[:300], by_task=False)
         except errors.RayError as error:
             by_task = bool(handle.node) and self._lives(handle.node)
-            return Death(" ".join(str(error).split())[:300], by_task)
+            return None, Died(" ".join(str(error).split())[:300], by_task)
         if handle.ready:
             self._lost = 0
-            return value
+            event: Event = value
+            return event
         self._started, handle.node = True, value
-        return Outcome()
+        return None, None
 
     def _lives(self, node: str) -> bool:
         """Whether a node is reachable; the cluster notices a lost one only after a while."""
