@@ -88,6 +88,7 @@ class Algorithm(Generic[C]):
         if device is not None and current_group().is_first:  # the others do not touch its GPU
             check_device(device)
         self.env, self._env_passed_on = make_env(config.env_id, config.env), False
+        self._pool: Pool[Any, Any] | None = None
         self.progress: Any = self.Progress()
         try:
             self.policy: Any = _build(config.env_id, config.policy, self.env)
@@ -218,6 +219,18 @@ class Algorithm(Generic[C]):
             run, columns, iteration=iteration, total=config.iterations, tracking=tracking
         )
 
+    def collect(self, tasks: Sequence[Any]) -> list[Any]:
+        """The outcomes of tasks, which run on the run's workers with one thread in each process."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            with explained():
+                if self._pool is None:
+                    self._pool = self.open_pool(self.make_worker())
+                return self._pool.run(tasks)
+        finally:
+            torch.set_num_threads(threads)
+
     @contextmanager
     def opened(
         self, make: Callable[[gymnasium.Env | None], Worker[K, R]], run: Path, iteration: int
@@ -232,40 +245,10 @@ class Algorithm(Generic[C]):
             self.env.close()
 
     def close(self) -> None:
-        """Release the environment, unless a worker has it, and whatever else is open."""
-        self._close_env()
-
-
-class _Collector:
-    """Runs an algorithm's tasks on a pool of workers, with one thread a process."""
-
-    def __init__(self, algorithm: Algorithm[Any], threads: int) -> None:
-        self._algorithm, self._threads = algorithm, threads
-        self._pool: Pool[Any, Any] | None = None
-
-    def open(self) -> Pool[Any, Any]:
-        if self._pool is None:
-            self._pool = self._algorithm.open_pool(self._algorithm.make_worker())
-        return self._pool
-
-    def run(self, tasks: Sequence[Any]) -> list[Any]:
-        torch.set_num_threads(1)
-        try:
-            with explained():
-                return self.open().run(tasks)
-        finally:
-            torch.set_num_threads(self._threads)
-
-    def iteration(self) -> list[Any]:
-        """All outcomes of an iteration."""
-        outcomes: list[Any] = []
-        while tasks := self._algorithm.tasks(outcomes):
-            outcomes += self.run(tasks)
-        return outcomes
-
-    def close(self) -> None:
+        """Stop the workers and release the environment, and whatever else is open."""
         if self._pool is not None:
             self._pool.close()
+        self._close_env()
 
 
 @contextmanager
@@ -297,25 +280,26 @@ def run_loop(algorithm: Algorithm[Any], run: Path) -> None:
         updates = config.iterations * getattr(config, "updates", 1)
         announce(algorithm.policy, config.fit_after, progress.fitted, updates)
     began = time.perf_counter()
-    with closing(_Collector(algorithm, threads)) as collector:
-        if algorithm.start is None:
-            algorithm.first(collector.run)
+    if algorithm.start is None:
+        algorithm.first(algorithm.collect)
+        algorithm.save(run)
+    if algorithm.opens_pool:
+        algorithm.collect([])
+    with closing(algorithm.open_log(run, progress.iteration)) as log:
+        earlier_s = float(log.last.get("wall_s", 0.0))
+        while progress.iteration < config.iterations:
+            lap = time.perf_counter()
+            progress.iteration += 1
+            algorithm.learn()
+            outcomes: list[Any] = []
+            while tasks := algorithm.tasks(outcomes):
+                outcomes += algorithm.collect(tasks)
+            row = {"iteration": progress.iteration, **algorithm.update(outcomes)}
+            now = time.perf_counter()
+            row["wall_s"] = round(earlier_s + now - began, 3)
+            log.row(row, algorithm.summary(row, now - lap))
             algorithm.save(run)
-        if algorithm.opens_pool:
-            collector.open()
-            torch.set_num_threads(threads)
-        with closing(algorithm.open_log(run, progress.iteration)) as log:
-            earlier_s = float(log.last.get("wall_s", 0.0))
-            while progress.iteration < config.iterations:
-                lap = time.perf_counter()
-                progress.iteration += 1
-                algorithm.learn()
-                row = {"iteration": progress.iteration, **algorithm.update(collector.iteration())}
-                now = time.perf_counter()
-                row["wall_s"] = round(earlier_s + now - began, 3)
-                log.row(row, algorithm.summary(row, now - lap))
-                algorithm.save(run)
-                group.share(None)
+            group.share(None)
 
 
 def build_policy(env_id: str, env: dict[str, Any], config: policies.AnyPolicyConfig) -> Any:

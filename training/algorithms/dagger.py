@@ -34,7 +34,7 @@ from training.algorithms.labelled_rollouts import (
     LabellingWorker,
     Task,
     layout_of,
-)
+)  # fmt: skip
 from training.algorithms.optimiser_state import optimiser_tensors, set_optimiser
 from training.collect.outcomes import mean_columns, mean_success, mean_values
 from training.command.errors import NotFiniteError, command_line

@@ -25,7 +25,7 @@ from training.algorithms.workers import (
     Task,
     get_parameters,
     set_parameters,
-)
+)  # fmt: skip
 from training.collect import environments
 from training.collect.outcomes import episode_columns, episode_values
 from training.io.checkpoint import Checkpoint, check_tensors
@@ -77,7 +77,6 @@ class EvolutionStrategies(Algorithm[ESConfig]):
 
     @classmethod
     def columns(cls, env_id: str) -> tuple[str, ...]:
-        """Of metrics.csv."""
         return (*episode_columns(envs.find_task(env_id)), "level", "sigma", "wall_s")
 
     def prepare(self) -> None:
@@ -115,11 +114,9 @@ class EvolutionStrategies(Algorithm[ESConfig]):
         self.searcher.load_state(start.search, saved.search)
 
     def describe(self) -> str:
-        """The number of searched parameters and the searcher."""
         return f"{len(self.searcher.center)} parameters, {self.config.searcher.name}"
 
     def make_worker(self) -> Any:
-        """A worker that runs episodes of candidates."""
         return partial(EpisodeWorker, self.policy.state_dict(), *self.settings)
 
     def tasks(self, outcomes: Sequence[Outcome]) -> list[Task]:

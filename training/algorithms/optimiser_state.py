@@ -27,17 +27,17 @@ def load_optimiser(
     absent.
     """
     adagrad = isinstance(optimiser, torch.optim.Adagrad)
-    keys = ("sum",) if adagrad else ("exp_avg", "exp_avg_sq")
+    keys = ("step", "sum") if adagrad else ("step", "exp_avg", "exp_avg_sq")
     known = {name.partition("/")[0] for name in found}
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
-    needed: dict[int, dict[str, Tensor]] = {
-        i: {"step": torch.zeros(()), **{key: torch.zeros_like(parameter) for key in keys}}
-        for i, parameter in enumerate(parameters)
-        if str(i) in known
+    begun = [i for i in range(len(parameters)) if str(i) in known]
+    needed = {
+        f"{i}/{key}": torch.zeros(()) if key == "step" else torch.zeros_like(parameters[i])
+        for i in begun
+        for key in keys
     }
-    names = {f"{i}/{key}": value for i, state in needed.items() for key, value in state.items()}
-    check_tensors(path, "optimiser", dict(found), names)
-    states = {i: {key: found[f"{i}/{key}"] for key in state} for i, state in needed.items()}
+    check_tensors(path, "optimiser", dict(found), needed)
+    states = {i: {key: found[f"{i}/{key}"] for key in keys} for i in begun}
     groups = optimiser.state_dict()["param_groups"]
     optimiser.load_state_dict({"state": states, "param_groups": groups})
 
