@@ -24,7 +24,7 @@ from typing import Any
 
 from gymnasium import spaces
 
-from training.algorithms.next_command import cloning_command
+from training.algorithms.implicit_bc import cloning_command
 from training.analysis.agents import positive, settings_given
 from training.collect import environments
 from training.collect.seeds import VALIDATION_SEEDS_FROM

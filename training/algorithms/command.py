@@ -69,7 +69,7 @@ def _run(trainer: Trainer, args: argparse.Namespace, group: Any) -> int:
 
     job: Any = None
     resumed = args.resume is not None
-    outcome: Any = UserError()
+    outcome: Any = None
     try:
         if group.is_first:
             outcome = config, run, start = _requested(trainer, args, group)

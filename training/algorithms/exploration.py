@@ -18,7 +18,7 @@ from torch import Tensor
 from policies.common.heads import Decision
 from policies.common.observation import copied
 from training.algorithms.workers import EpisodeTask, PolicyWorker
-from training.collect.episode import Episode, Policy
+from training.collect.episode import Episode
 
 _LOG_TWO_PI = float(np.log(2 * np.pi))
 
@@ -116,14 +116,18 @@ class _Trying:
 
 
 class _Ending(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Records the outcome of the last step."""
+    """Records the outcome of the last step, and the rewards of the episode."""
 
-    observation: Any = None
-    terminated = False
+    rewards: list[float]
+
+    def reset(self, **options: Any) -> Any:
+        self.rewards = []
+        return self.env.reset(**options)
 
     def step(self, action: Any) -> Any:
         following = self.env.step(action)
         self.observation, self.terminated = following[0], bool(following[2])
+        self.rewards.append(float(following[1]))
         return following
 
 
@@ -137,30 +141,21 @@ class Explorer(PolicyWorker):
 
     def __init__(self, temperature: float, *others: Any) -> None:
         super().__init__(*others)
-        self._env = self._ending = _Ending(self._env)
+        self._env: Any = _Ending(self._env)
         self._temperature = temperature
 
     def run(self, task: Task) -> Rollout:
         """Run a task's episode. Raises FloatingPointError for NaN from policy or reward."""
         self.set_state(task.learner)
-        rewards: list[float] = []
-
-        def keep(env: Any, observation: Any, action: Any, reward: float, policy: Policy) -> None:
-            rewards.append(reward)
-
         if task.log_std is None:
             episode, no_rows = self.episode(self._policy, task), np.zeros((0, 0), np.float32)
             return Rollout(episode, {}, no_rows, no_rows, np.zeros(0), False)
         log_std = torch.from_numpy(task.log_std)
         trying = _Trying(self._policy, log_std, task.seed, self._temperature)
-        episode = self.episode(trying, task, on_step=keep)
-        trying.see(self._ending.observation)
+        episode = self.episode(trying, task)
+        trying.see(self._env.observation)
         parts = {key: np.stack([seen[key] for seen in trying.seen]) for key in trying.seen[0]}
+        last, samples = np.stack(trying.last), np.stack(trying.samples)
         return Rollout(
-            episode,
-            parts,
-            np.stack(trying.last),
-            np.stack(trying.samples),
-            np.array(rewards),
-            self._ending.terminated,
+            episode, parts, last, samples, np.array(self._env.rewards), self._env.terminated
         )

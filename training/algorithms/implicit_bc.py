@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
+from importlib import resources
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -29,19 +30,20 @@ from policies.common.feature_maps import map_state
 from training.algorithms.devices import current_group
 from training.algorithms.exploration import Explorer, Rollout, Task
 from training.algorithms.feature_maps import OBSERVATIONS, is_due, sound
-from training.algorithms.implicit_bc_config import ImplicitBCConfig
+from training.algorithms.implicit_bc_config import ImplicitBCConfig, load_config
 from training.algorithms.optimiser_state import optimiser_tensors, set_optimiser
 from training.collect import environments
 from training.collect.outcomes import mean_of, mean_success, outcomes_of
 from training.collect.seeds import VALIDATION_SEEDS_FROM
-from training.command.errors import NotFiniteError
+from training.command.errors import NotFiniteError, command_line, preset
 from training.demonstrations.batches import Batch, FrameSet, Prefetcher, frames_of_update
 from training.demonstrations.reader import DemoReader
 from training.io.checkpoint import Checkpoint
 from training.io.config import UserError
 from training.io.fingerprint import differences, sha256_of
+from training.io.overrides import assignment
 from training.io.state_files import Count, State
-from training.runner import Algorithm, Saved
+from training.runner import Algorithm, Saved, build_policy
 
 NOT_FINITE = "not_finite.jsonl"
 """File of a run directory: reports of batches whose loss or gradient was not finite."""
@@ -379,3 +381,38 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def cloning_command(reader: DemoReader) -> str | None:
+    """The command that clones these demonstrations with a shipped configuration.
+
+    Among those for the environment it is the one whose robot differs least (then the one that
+    trains least), with `--set` for the differences. None if no configuration fits, or there are no
+    demonstrations to train or to validate on.
+    """
+    if not reader.mask("train") or not reader.mask("valid"):
+        return None
+    recorded = reader.recording
+    robot = environments.embodiment(
+        recorded.env_id, environments.resolved(recorded.env_id, recorded.env)
+    )
+    found: list[tuple[tuple[int, int], Path, list[str]]] = []
+    for file in sorted(Path(str(resources.files("configs"))).glob("*.yaml")):
+        try:
+            config = load_config(file, [])
+        except UserError:
+            continue  # another trainer's
+        if config.env_id != recorded.env_id:
+            continue
+        changed = {f"env.{key}": value for key, value in robot.items() if config.env[key] != value}
+        settings = {"demonstrations": str(reader.directory), **changed}
+        words = [assignment(key, value) for key, value in settings.items()]
+        found.append(((len(changed), config.iterations * config.updates), file, words))
+    for _, file, words in sorted(found):
+        try:
+            job: Any = load_config(file, words)
+            build_policy(job.env_id, job.env, job.policy)
+        except UserError:
+            continue  # for example, its patches do not divide these images
+        return command_line("training.bc", "--config", preset(file.name), "--set", *words)
+    return None

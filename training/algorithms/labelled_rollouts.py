@@ -101,13 +101,8 @@ class Demonstrations:
     @classmethod
     def joined(cls, parts: Sequence[Demonstrations]) -> Demonstrations:
         """Concatenate several collections."""
-        keys = parts[0].observations
-        observations = {key: torch.cat([part.observations[key] for part in parts]) for key in keys}
-        names = [_ACTIONS, _HELD_OUT, *([_TAKEN, _STARTS] if parts[0].starts is not None else [])]
-        return cls(
-            observations,
-            **{name: torch.cat([getattr(part, name) for part in parts]) for name in names},
-        )
+        named = [part._tensors() for part in parts]
+        return cls._of_tensors({key: torch.cat([one[key] for one in named]) for key in named[0]})
 
     def split(self) -> tuple[Demonstrations, Demonstrations]:
         """The training part and the held-out part."""
@@ -122,9 +117,15 @@ class Demonstrations:
         return len(self.actions)
 
     def __getitem__(self, index: Tensor) -> Demonstrations:
-        parts = {key: values[index] for key, values in self.observations.items()}
-        more = (None if values is None else values[index] for values in (self.taken, self.starts))
-        return Demonstrations(parts, self.actions[index], self.held_out[index], *more)
+        return self._of_tensors({key: values[index] for key, values in self._tensors().items()})
+
+    @classmethod
+    def _of_tensors(cls, tensors: dict[str, Tensor]) -> Demonstrations:
+        """The reverse of `_tensors`; KeyError where actions or marks are missing."""
+        actions, held_out = tensors.pop(_ACTIONS), tensors.pop(_HELD_OUT)
+        more = tensors.pop(_TAKEN, None), tensors.pop(_STARTS, None)
+        parts = {_BEFORE.get(key, key.removeprefix(_PART)): part for key, part in tensors.items()}
+        return cls(parts, actions, held_out, *more)
 
     def _tensors(self) -> dict[str, Tensor]:
         """All arrays by their names in the file."""
@@ -152,14 +153,10 @@ class Demonstrations:
         """
         try:
             check_regular(path)
-            tensors = safetensors_torch.load(path.read_bytes())
-            actions, held_out = tensors.pop(_ACTIONS), tensors.pop(_HELD_OUT)
+            return cls._of_tensors(safetensors_torch.load(path.read_bytes()))
         except (OSError, SafetensorError, KeyError) as error:
             reason = getattr(error, "strerror", None) or error
             raise UserError(f"cannot read the demonstrations {path}: {reason}") from None
-        more = tensors.pop(_TAKEN, None), tensors.pop(_STARTS, None)
-        parts = {_BEFORE.get(key, key.removeprefix(_PART)): part for key, part in tensors.items()}
-        return cls(parts, actions, held_out, *more)
 
     def check(self, path: Path, layout: Layout) -> None:
         """UserError, for the file that they are from, unless they are of such observations and
@@ -259,14 +256,13 @@ class LabellingWorker(PolicyWorker):
         learner = None if task.learner is None else self._policy
         recorder = _Recorder(self._env, learner, task)
         episode = self.episode(recorder, task)
+
+        def stacked(rows: list[Any], name: str) -> NDArray[Any]:
+            return np.stack(rows).astype(self._layout[name][1])
+
         parts = {
-            key: np.stack([seen[key] for seen in recorder.seen]).astype(
-                self._layout[_PART + key][1]
-            )
+            key: stacked([seen[key] for seen in recorder.seen], _PART + key)
             for key in recorder.seen[0]
         }
-        action_type = self._layout[_ACTIONS][1]
-        actions, taken = (
-            np.stack(a).astype(action_type) for a in (recorder.labels, recorder.taken)
-        )
+        actions, taken = (stacked(rows, _ACTIONS) for rows in (recorder.labels, recorder.taken))
         return LabelledRollout(episode, parts, actions, taken)

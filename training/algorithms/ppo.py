@@ -339,6 +339,7 @@ def discounted(rewards: NDArray[np.float64], gamma: float) -> NDArray[np.float64
 def _buffer(model: PPO, rollouts: Sequence[Rollout], unit: float) -> DictRolloutBuffer:
     """The episodes' steps, one after the other, with advantages; rewards are divided by `unit`."""
     steps = sum(len(rollout.rewards) for rollout in rollouts)
+    assert isinstance(model.observation_space, spaces.Dict)
     buffer = DictRolloutBuffer(
         steps, model.observation_space, model.action_space, model.device,
         model.gae_lambda, model.gamma,

@@ -66,7 +66,7 @@ def load_any_config(path: str | Path, overrides: Overrides = (), trainer: str | 
         )
     among = asked or (TRAINERS if trainer is None else find_trainers(trainer))
     kind = _requested_policy(data, changes)
-    fit = [one for one in among if kind is None or kind in _policies_of(one)] or [*among]
+    fit = [one for one in among if kind is None or kind in _policies(one.config)] or [*among]
     keys = data.keys() | changes.keys()
     knows_most = max(fit, key=lambda one: len(keys & {part.name for part in fields(one.config)}))
     return knows_most.load(path, overrides)
@@ -78,15 +78,12 @@ def _requested_policy(data: dict[str, Any], changes: dict[str, Any]) -> Any:
     policy = {**changed} if isinstance(changed, dict) else {}
     if "name" not in policy and isinstance(given, dict):
         policy = {**given, **policy}
-    if "name" not in policy:
-        return None
     try:
-        return settings_class(policy)
+        return settings_class(policy) if "name" in policy else None
     except ValueError:
         return None
 
 
-def _policies_of(trainer: Trainer) -> list[type[Any]]:
-    """Classes of the policy settings that a trainer accepts."""
-    config: Any = trainer.config
+def _policies(config: Any) -> list[type[Any]]:
+    """Classes of the policy settings that a trainer with this class of configurations accepts."""
     return [*choices_of(config.__pydantic_fields__["policy"].annotation).values()]

@@ -49,9 +49,7 @@ class Task:
     """What the policy's feature maps were fitted to since the pool was opened; may be empty."""
     kept: int = 0
     """How many of the observations seen the outcome is to hold."""
-
-    def __str__(self) -> str:
-        return f"the episode with seed {self.seed}"
+    __str__ = EpisodeTask.__str__
 
 
 @dataclass(frozen=True)
