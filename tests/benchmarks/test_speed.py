@@ -23,7 +23,7 @@ from benchmarks import (
 )
 from benchmarks.live_memory import peak_bytes
 from benchmarks.timing import in_turn
-from training.algorithms import cloning
+from training.algorithms import dagger
 
 from .runs import quick
 
@@ -152,12 +152,12 @@ def test_the_page_quotes_the_record_of_camera_sizes():
 
 
 def test_cloning_time_leaves_the_size_of_parts_alone(capsys):
-    usual = cloning.PART
+    usual = dagger.PART
     assert cloning_time.main(["--batch", "16", "--rounds", "1"]) == 0
     table = capsys.readouterr().out.splitlines()
     assert [row[:22].strip() for row in table[1:]] == list(cloning_time.ARMS)
     assert all(float(cell) > 0 for row in table[1:] for cell in row[22:].split())
-    assert usual == cloning.PART
+    assert usual == dagger.PART
 
 
 def test_memory_over_time(tmp_path, capsys, monkeypatch):
