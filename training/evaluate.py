@@ -4,8 +4,6 @@ python -m training.evaluate runs/a runs/b --policy oracle --policy blind --out e
 python -m training.evaluate --policy oracle --policy random --env BimanualSweep-v0 --workers 2
 """
 
-from __future__ import annotations
-
 if __name__ == "__main__":  # first, as what follows takes seconds to load
     from training.command.signals import open_command
 

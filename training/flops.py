@@ -12,8 +12,6 @@ events on a GPU. Several policies are timed in turn, call by call, so that all o
 machine's good and bad moments.
 """
 
-from __future__ import annotations
-
 if __name__ == "__main__":  # first, as what follows takes seconds to load
     from training.command.signals import open_command
 

@@ -3,8 +3,6 @@
 python -m training.plots RUN... --out curve.png
 """
 
-from __future__ import annotations
-
 if __name__ == "__main__":  # first, as what follows takes seconds to load
     from training.command.signals import open_command
 

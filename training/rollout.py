@@ -5,8 +5,6 @@ python -m training.rollout --policy oracle --render
 python -m training.rollout --policy oracle --env BimanualSweep-v0 --video sweep.mp4
 """
 
-from __future__ import annotations
-
 if __name__ == "__main__":  # first, as what follows takes seconds to load
     from training.command.signals import open_command
 

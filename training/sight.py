@@ -4,8 +4,6 @@ python -m training.sight RUN_OR_CHECKPOINT --workers 2 --out sight/first
 python -m training.sight mine:act --env CarRacing-v3
 """
 
-from __future__ import annotations
-
 if __name__ == "__main__":  # first, as what follows takes seconds to load
     from training.command.signals import open_command
 
@@ -28,8 +26,7 @@ from training.command.errors import command_line
 from training.command.files import made_and_locked, write_atomically, write_json
 from training.command.signals import exit_status
 from training.interventions.images import INTERVENTIONS
-from training.interventions.page import render
-from training.interventions.report import Report
+from training.interventions.report import Report, render
 from training.interventions.trial import EPISODES, SMALLEST_LOSS, sight, sight_of
 from training.io import config
 from training.io.config import ArgumentParser, UserError

@@ -1,7 +1,5 @@
 """Agents: a policy from a checkpoint, a scripted or a custom one, each with its environment."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import sys
@@ -23,21 +21,6 @@ from training.collect.episode import Policy
 from training.collect.seeds import EVALUATION_SEEDS_FROM
 from training.io import checkpoint, config
 from training.io.config import UserError
-
-__all__ = [
-    "EVALUATION_SEED",
-    "SCRIPTED",
-    "Agent",
-    "add_arguments",
-    "admitted",
-    "check_device",
-    "device_name",
-    "find_agents",
-    "positive",
-    "scripted_policy",
-    "settings_given",
-    "trained_in",
-]
 
 SCRIPTED = ("oracle", "blind", "random")
 _MOST = 10**6

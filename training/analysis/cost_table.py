@@ -1,13 +1,9 @@
 """Text tables of the FLOPs and latency of policies."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from training.analysis.op_counter import OTHER
 from training.analysis.step_cost import COMPONENTS, StepCost
-
-__all__ = ["comparison", "table"]
 
 _TITLES = {"tokens": "tokenising"}
 """Of components whose names would be read as counts."""

@@ -1,7 +1,5 @@
 """The directory of an evaluation: its lock, and results of an interrupted evaluation."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json
@@ -19,8 +17,6 @@ from training.command.files import made_and_locked, read_bytes, reason, write_js
 from training.io.config import UserError
 from training.io.fingerprint import differences, fingerprint
 from training.io.state_files import Count, Finite, State, check
-
-__all__ = ["PARETO", "RESULTS", "Entry", "claim", "is_free", "write_entries"]
 
 RESULTS, PARETO = "evaluation.json", "pareto.png"
 

@@ -1,7 +1,5 @@
 """Evaluation of policies over many seeds: reward, success, the task's outcomes, FLOPs, latency."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,17 +21,6 @@ from training.command.progress import watched
 from training.io import run_log
 from training.io.config import UserError
 from training.io.fingerprint import sha256_of
-
-__all__ = [
-    "episode_of",
-    "evaluate",
-    "origin",
-    "play",
-    "record",
-    "standard_error",
-    "summarise",
-    "wilson_interval",
-]
 
 
 def wilson_interval(successes: int, trials: int, z: float = 1.959964) -> tuple[float, float]:

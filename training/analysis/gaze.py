@@ -9,8 +9,6 @@ Depth images are the observation's `depth` (cameras, height, width) and all `dep
 width).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -27,17 +25,6 @@ from training.collect.environments import make_env
 from training.collect.episode import run_episode
 from training.io.config import UserError
 from training.io.state_files import State
-
-__all__ = [
-    "Gaze",
-    "axes_ahead",
-    "depth_edges",
-    "depth_images",
-    "distracted",
-    "gap_edges",
-    "gaze",
-    "oracle_views",
-]
 
 View = dict[str, NDArray[np.float32]]
 Axes = Mapping[str, Sequence[int]]

@@ -18,22 +18,11 @@ In simulations of 3 seeds and 200 scenes, with seeds that differ by 0 to 0.5 tim
 shares, which are wide near 0 and 1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-
-__all__ = [
-    "Interval",
-    "mean_interval",
-    "ratio_interval",
-    "seeds_interval",
-    "share_interval",
-    "t_quantile",
-]
 
 Interval = tuple[float, float]
 

@@ -34,15 +34,11 @@ as the literature on attention does. Singular values and similar operators have 
 are iterative.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-
-__all__ = ["COSTS", "Cost"]
 
 Cost = Callable[[Sequence[Any], Any], float]
 """FLOPs of one call, from its positional arguments and its result; of several results the first."""

@@ -6,8 +6,6 @@ operator. An operator outside its table is first decomposed by PyTorch's decompo
 none, an error is raised, so that no operator is silently free.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,8 +19,6 @@ from attention import current_component
 from attention.components import watched
 from training.analysis import op_costs
 from training.command.errors import UserError
-
-__all__ = ["OTHER", "OpCounter", "UncountedError"]
 
 OTHER = "other"
 """Component of work outside every named component."""

@@ -4,8 +4,6 @@ The speed of a machine varies for seconds at a time. So policies that are compar
 are timed in turn, call by call: each sees the same good and bad moments.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,18 +18,6 @@ from torch import nn
 from attention import RandomFeatureAttention
 from training.analysis.op_counter import OTHER, OpCounter
 from training.collect.episode import Policy
-
-__all__ = [
-    "ATTENTION",
-    "COMPONENTS",
-    "StepCost",
-    "count",
-    "decisions_ms",
-    "measure",
-    "measure_all",
-    "median_ms",
-    "thread_ms",
-]
 
 COMPONENTS = ("tokens", "projection", "exponentials", "score", "controller")
 """Parts of an implicit attention policy, in the order of the computation; others have more."""

@@ -11,8 +11,6 @@ repeats.
   all channels, cameras, frames and steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -23,8 +21,6 @@ from numpy.typing import NDArray
 
 from policies.common.observation import flat, layout_of, parts_of
 from training.collect.episode import Policy
-
-__all__ = ["INTERVENTIONS", "Altered", "Images", "image_keys", "recorder", "substitute"]
 
 INTERVENTIONS = ("swap", "freeze", "blank", "shuffle")
 Images = dict[str, NDArray[Any]]

@@ -1,28 +1,165 @@
-"""Tests whether a policy uses its images: scenes are replayed with replaced images."""
+"""Tests whether a policy uses its images: the same scenes are played with replaced images."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Collection, Sequence
+import copy
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import gymnasium
+import numpy as np
+import torch
 
 import envs
-from training.analysis.agents import EVALUATION_SEED
+from envs.task import SUCCESS
+from training.analysis.agents import EVALUATION_SEED, Agent
+from training.collect.callables import as_policy
+from training.collect.episode import Episode, Policy, run_episode
 from training.collect.pool import WorkerDiedError, temporary_pool
 from training.command.errors import did_you_mean
 from training.command.progress import watched
-from training.interventions.images import INTERVENTIONS, image_keys
-from training.interventions.play import ALL, Given, Scene, Stage, Subject, Task
-from training.interventions.report import Report, report
+from training.interventions.images import (
+    INTERVENTIONS,
+    Altered,
+    Images,
+    Substitute,
+    image_keys,
+    recorder,
+    substitute,
+)
+from training.interventions.report import ALL, Play, Report, Scene, report
 from training.io.config import UserError
-
-__all__ = ["EPISODES", "SMALLEST_LOSS", "sight", "sight_of"]
 
 EPISODES, SMALLEST_LOSS = 20, 0.2
 """Scenes of a test, and the share of what a policy has that counts as lost, by default."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """A policy and an environment factory given in Python, used as an `Agent` is."""
+
+    policy: Any
+    make_env: Callable[[], gymnasium.Env]
+
+    def make_policy(self, env: gymnasium.Env) -> Policy:
+        """The policy for an environment."""
+        return as_policy(self.policy, env)
+
+    def for_episode(self, policy: Policy, env: gymnasium.Env, seed: int) -> Policy:
+        """The same policy for every episode."""
+        return policy
+
+
+@dataclass(frozen=True)
+class Task:
+    """The seed of a scene, and that of the other scene whose images are shown in it."""
+
+    seed: int
+    lender: int
+
+    def __str__(self) -> str:
+        return f"the episodes with seed {self.seed}"
+
+
+class Stage:
+    """Plays scenes in one environment with one policy; an outcome depends on the scene's seed
+    alone.
+
+    Args:
+        subject: the policy and environment under test.
+        groups: keys of the images that are replaced together, by name; all images under `ALL`.
+        kinds: the interventions.
+    """
+
+    def __init__(
+        self, subject: Agent | Given, groups: Mapping[str, list[str]], kinds: Collection[str]
+    ) -> None:
+        torch.set_num_threads(1)
+        self._subject, self._groups, self._kinds = subject, groups, kinds
+        self._env = subject.make_env()
+        self._policy = subject.make_policy(self._env)
+        self._task = envs.task_of(self._env)
+
+    def run(self, task: Task) -> Scene:
+        """Play a scene.
+
+        The other scene, whose images are lent, is played first, the rest in random order: otherwise
+        a policy that changes during play would favour the first condition.
+        """
+        lent: list[Images] = []
+        self._episode(task.lender, self._own(task.lender), recorder(self._groups[ALL], lent))
+        plans: dict[Any, tuple[Policy | None, list[str], Substitute | None]] = {
+            (group, kind): (None, keys, substitute(kind, lent, _derived(task.seed, 1)))
+            for group, keys in self._groups.items()
+            for kind in self._kinds
+        }
+        altered, floors = list(plans), self._floors(task.seed)
+        plans |= {name: (policy, [], None) for name, policy in floors.items()}
+        plans[None] = (None, [], None)
+        names, played = list(plans), {}
+        for i in np.random.default_rng(_derived(task.seed, 0)).permutation(len(names)):
+            policy, keys, shown = plans[names[i]]
+            agent = Altered(policy or self._own(task.seed), keys, shown)
+            played[names[i]] = self._episode(task.seed, agent), agent
+        actions = played[None][1].actions
+        plays = {
+            name: Play(
+                self._outcomes(episode), not _alike(actions, agent.actions),
+                agent.differed / episode.steps,
+            )
+            for name, (episode, agent) in played.items()
+        }  # fmt: skip
+        return Scene(
+            task.seed, plays[None], {name: plays[name] for name in floors},
+            {key: plays[key] for key in altered},
+        )  # fmt: skip
+
+    def _own(self, seed: int) -> Policy:
+        self._policy = self._subject.for_episode(self._policy, self._env, seed)
+        return self._policy
+
+    def _floors(self, seed: int) -> dict[str, Policy]:
+        """Policies that cannot see, by name: random actions, and zeros where they are allowed."""
+        space = copy.deepcopy(self._env.action_space)
+        space.seed(_derived(seed, 2))
+        floors = {"random actions": as_policy(lambda _: space.sample(), self._env)}
+        if isinstance(space, gymnasium.spaces.Box) and (
+            (space.low <= 0).all() and (space.high >= 0).all()
+        ):
+            nothing = np.zeros(space.shape, space.dtype)
+            floors["no action"] = as_policy(lambda _: nothing.copy(), self._env)
+        return floors
+
+    def _episode(self, seed: int, policy: Policy, on_step: Any = None) -> Episode:
+        with torch.no_grad():
+            return run_episode(self._env, policy, seed, on_step=on_step)
+
+    def _outcomes(self, episode: Episode) -> dict[str, float]:
+        """Reward and the task's first outcome, or success if the environment has no description.
+        Values that are not finite are omitted.
+        """
+        name = SUCCESS if self._task is None else self._task.headline
+        found = {"reward": episode.reward}
+        if name == SUCCESS and episode.success is not None:
+            found[name] = float(episode.success)
+        elif name in episode.outcomes:
+            found[name] = episode.outcomes[name]
+        return {name: value for name, value in found.items() if math.isfinite(value)}
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._env.close()
+
+
+def _derived(seed: int, use: int) -> int:
+    """A separate seed for each use, as the environment's generator uses the scene's seed."""
+    return int(np.random.SeedSequence(seed, spawn_key=(use,)).generate_state(1)[0])
+
+
+def _alike(ours: Sequence[Any], theirs: Sequence[Any]) -> bool:
+    return len(ours) == len(theirs) and all(map(np.array_equal, ours, theirs))
 
 
 def sight(
@@ -53,13 +190,12 @@ def sight(
 
     Raises UserError if there are no images, or a number is not finite.
     """
-    return sight_of(
-        Given(policy, make_env), name, seeds, images, interventions, smallest_loss, workers
-    )
+    subject = Given(policy, make_env)
+    return sight_of(subject, name, seeds, images, interventions, smallest_loss, workers)
 
 
 def sight_of(
-    subject: Subject,
+    subject: Agent | Given,
     name: str,
     seeds: Sequence[int],
     images: Collection[str],
@@ -79,12 +215,17 @@ def sight_of(
     with subject.make_env() as env:
         identity, task = envs.name_of(env), envs.task_of(env)
         keys = _chosen(env, identity, images)
-    groups = {ALL: keys}
-    if len(keys) > 1:
-        groups |= {key: [key] for key in keys}
+    groups = {ALL: keys} | ({key: [key] for key in keys} if len(keys) > 1 else {})
     tasks = [Task(seed, max(seeds) + 1 + i) for i, seed in enumerate(seeds)]
     make = partial(Stage, subject, groups, [k for k in INTERVENTIONS if k in interventions])
-    scenes = _play(make, tasks, min(workers, len(tasks)), name, progress)
+    try:
+        with (
+            temporary_pool(make, min(workers, len(tasks))) as pool,
+            closing(pool.in_order(tasks)) as results,
+        ):
+            scenes = list(watched(results, name, len(tasks), "scene", progress))
+    except (FloatingPointError, WorkerDiedError) as error:
+        raise UserError(f"{name}: {error}") from None
     headline = None if task is None else task.headline_outcome
     lower_is_better = [headline.name] if headline and headline.better == "down" else []
     return report(name, identity, scenes, smallest_loss, lower_is_better)
@@ -104,13 +245,3 @@ def _chosen(env: gymnasium.Env, identity: str, images: Collection[str]) -> list[
                 f"{did_you_mean(key, there)}"
             )
     return [key for key in there if key in images or not images]
-
-
-def _play(
-    make: Callable[[], Stage], tasks: Sequence[Task], workers: int, name: str, progress: bool
-) -> list[Scene]:
-    try:
-        with temporary_pool(make, workers) as pool, closing(pool.in_order(tasks)) as results:
-            return list(watched(results, name, len(tasks), "scene", progress))
-    except (FloatingPointError, WorkerDiedError) as error:
-        raise UserError(f"{name}: {error}") from None

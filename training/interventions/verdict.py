@@ -14,8 +14,6 @@ smallest loss that matters. The upper end is that of the differences and one mor
 all there is to lose: of 20 scenes alike one still cannot know that 1 in 10 is not otherwise.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,8 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.analysis.intervals import Interval, mean_interval
-
-__all__ = ["FALSE_ALARMS", "Evidence", "Verdict", "chance", "corrected", "decide", "interval"]
 
 FALSE_ALARMS = 0.05
 _EXACT = 14

@@ -1,14 +1,10 @@
 """A camera's image beside its attention overlay: bright where the policy attends, else dimmed."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 
 from training.video.overlays import WHITE, write
-
-__all__ = ["LEAST_SHARE", "MOST_SHARE", "heat_picture", "side_by_side"]
 
 LEAST_SHARE, MOST_SHARE = 0.25, 16.0
 """Attention drawn darkest and brightest, in multiples of an even share of it."""

@@ -3,8 +3,6 @@
 Its wheels have no H.264 encoder because the free one is under the GPL, so .mp4 files use VP9.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator
@@ -13,8 +11,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-
-__all__ = ["SUFFIXES", "Encoder", "encoder"]
 
 _CODECS = {".mp4": "vp09", ".webm": "VP80"}  # the faster one where both would do
 SUFFIXES = (*_CODECS, ".gif", ".png")

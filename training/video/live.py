@@ -1,7 +1,5 @@
 """Live windows: the environment's window, if it has one, and the policy's observations."""
 
-from __future__ import annotations
-
 import sys
 import time
 from contextlib import suppress
@@ -14,8 +12,6 @@ import numpy as np
 from training.collect.episode import Policy
 from training.io.config import UserError
 from training.video.scene import Scene
-
-__all__ = ["LiveWindow", "check_windows"]
 
 
 def check_windows(name: str, has_own: bool) -> None:

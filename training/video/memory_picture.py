@@ -6,16 +6,12 @@ is a map with left at the top. Triangles are nominal footholds, the lines on the
 read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
 
 from policies.place_memory.remembered import RememberedGround
 from training.video.overlays import MARGIN, WHITE, write
-
-__all__ = ["DIMMED", "HOLE", "STONE", "ground_picture", "with_memory"]
 
 STONE, HOLE = np.array([226.0, 218.0, 200.0]), np.array([30.0, 90.0, 220.0])
 """Colours of a share of holes of 0 and of 1."""

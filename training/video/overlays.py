@@ -4,14 +4,10 @@ The layout is that of Fig. 4 in Choromanski et al. (2022), "Hybrid random featur
 images are in the upper left corner, and pixels that attention masked out are red.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
-__all__ = ["INSET_PX", "MARGIN", "WHITE", "Inset", "compose", "masked", "write"]
 
 INSET_PX = (96, 128)
 """Most height and width of an inset, screen pixels."""

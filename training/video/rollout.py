@@ -1,7 +1,5 @@
 """Episodes of a policy, each printed, recorded as a video or shown in a live window."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,8 +12,6 @@ from training.collect.outcomes import described
 from training.io.config import UserError
 from training.video.live import LiveWindow, check_windows
 from training.video.video import FPS, FrameWriter, LastInfo, VideoRecorder
-
-__all__ = ["roll"]
 
 
 def roll(

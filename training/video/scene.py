@@ -6,8 +6,6 @@ has a map of its attention on its only image, that image beside itself under att
 environment without rendering is shown by its observation images alone.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium
@@ -23,8 +21,6 @@ from training.io.config import UserError
 from training.video.attention_picture import side_by_side
 from training.video.memory_picture import with_memory
 from training.video.overlays import Inset, compose
-
-__all__ = ["Scene"]
 
 _CANVAS = (480, 640, 3)
 _ALONE_PX = (300, 400)  # for an image if there is no outside view

@@ -1,7 +1,5 @@
 """Videos and stills of an episode, with what the policy sees and attends to."""
 
-from __future__ import annotations
-
 import math
 import os
 from contextlib import suppress
@@ -20,8 +18,6 @@ from training.command.files import append, reason
 from training.io.config import UserError
 from training.video.encoders import SUFFIXES, Encoder, encoder
 from training.video.scene import Scene
-
-__all__ = ["FPS", "SUFFIXES", "FrameWriter", "LastInfo", "VideoRecorder", "check_video_path"]
 
 FPS = 20
 """Frames per second of an environment without `render_fps`."""
