@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from deploy.card import Facts
 from deploy.parity import Parity, ties
 from training.analysis.agents import Agent
-from training.analysis.evaluation_file import Entry
+from training.analysis.evaluator import Entry
 from training.analysis.intervals import share_interval
 from training.analysis.step_cost import count
 from training.command.files import read_bytes, reason

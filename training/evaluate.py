@@ -23,8 +23,7 @@ import torch
 
 from envs import Outcome
 from training.analysis.agents import Agent, add_arguments, find_agents, positive
-from training.analysis.evaluation_file import PARETO, RESULTS, claim, is_free, write_entries
-from training.analysis.evaluator import evaluate
+from training.analysis.evaluator import PARETO, RESULTS, claim, evaluate, is_free, write_entries
 from training.collect.outcomes import outcomes_of
 from training.command.files import reason
 from training.command.signals import exit_status

@@ -42,8 +42,7 @@ from training.analysis.agents import (
     positive,
     trained_in,
 )  # fmt: skip
-from training.analysis.cost_table import comparison, table
-from training.analysis.step_cost import measure_all
+from training.analysis.step_cost import comparison, measure_all, table
 from training.collect.environments import make_env
 from training.command.files import led_to, write_atomically
 from training.command.signals import exit_status

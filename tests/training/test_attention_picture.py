@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from training.video.attention_picture import LEAST_SHARE, MOST_SHARE, heat_picture, side_by_side
+from training.video.overlays import LEAST_SHARE, MOST_SHARE, heat_image, side_by_side
 
 RNG = np.random.default_rng(0)
 
@@ -16,7 +16,7 @@ def test_attention_lights_its_place_and_the_rest_is_dimmed():
     picture = np.full((40, 40, 3), 120, np.uint8)
     attention = np.full((40, 40), 1e-6, np.float32)
     attention[10:20, 30:40] = 1.0
-    lit = heat_picture(picture, attention)
+    lit = heat_image(picture, attention)
     assert lit.dtype == np.uint8
     assert (picture == 120).all()
     assert brightness(lit)[10:20, 30:40].min() > 120
@@ -28,21 +28,19 @@ def test_attention_lights_its_place_and_the_rest_is_dimmed():
 def test_more_attention_is_brighter_whatever_its_sum():
     picture = np.full((1, 64, 3), 90, np.uint8)
     shares = np.geomspace(1e-3, 100.0, 64)[None]
-    bright = brightness(heat_picture(picture, shares))[0]
+    bright = brightness(heat_image(picture, shares))[0]
     assert (np.diff(bright) >= 0).all()
     multiples = shares[0] / shares.mean()
     assert (bright[multiples < LEAST_SHARE] == bright[0]).all()
     assert bright[-1] > bright[0] + 80
     assert multiples.max() < MOST_SHARE
-    np.testing.assert_array_equal(
-        heat_picture(picture, shares), heat_picture(picture, shares * 1e-3)
-    )
+    np.testing.assert_array_equal(heat_image(picture, shares), heat_image(picture, shares * 1e-3))
 
 
 def test_even_attention_and_none_at_all():
     picture = RNG.integers(0, 256, (8, 8, 3), np.uint8)
     for nothing in (np.ones((8, 8)), np.zeros((8, 8))):
-        assert heat_picture(picture, nothing).shape == (8, 8, 3)
+        assert heat_image(picture, nothing).shape == (8, 8, 3)
 
 
 @pytest.mark.parametrize("size", [50, 500, 1000])

@@ -12,10 +12,17 @@ from attention.scores import block_rows
 from tests.policies import vision_cases
 from tests.training import flop_formulas
 from training.analysis import step_cost
-from training.analysis.cost_table import comparison, table
 from training.analysis.op_costs import COSTS
 from training.analysis.op_counter import OTHER, OpCounter, UncountedError
-from training.analysis.step_cost import COMPONENTS, count, decisions_ms, measure, measure_all
+from training.analysis.step_cost import (
+    COMPONENTS,
+    comparison,
+    count,
+    decisions_ms,
+    measure,
+    measure_all,
+    table,
+)
 from training.command.errors import UserError
 from training.flops import main as flops_main
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.training import picture_env, walk_env  # noqa: F401 - register theirs
 from training import rollout
-from training.video.live import LiveWindow, check_windows
+from training.video.rollout import LiveWindow, check_windows
 from training.video.scene import Scene
 
 FAST = 1e4  # frames a second: no waiting

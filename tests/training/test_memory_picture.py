@@ -7,8 +7,16 @@ import pytest
 import envs
 import policies
 from policies.place_memory.remembered import RememberedGround
-from training.video.memory_picture import DIMMED, HOLE, STONE, ground_picture, with_memory
-from training.video.overlays import MARGIN, Inset, compose
+from training.video.overlays import (
+    DIMMED,
+    HOLE,
+    MARGIN,
+    STONE,
+    Inset,
+    compose,
+    ground_image,
+    with_memory,
+)
 from training.video.scene import Scene
 
 FRONT = {"cameras": ("front",), "front_camera": {"pitch_deg": 45}, "episode_s": 1.0}
@@ -39,7 +47,7 @@ def stones():
 
 
 def test_holes_are_blue_and_what_is_out_of_sight_is_dark():
-    drawn = ground_picture(ground(hole_m=(0.0, 0.5))).astype(int)[0]
+    drawn = ground_image(ground(hole_m=(0.0, 0.5))).astype(int)[0]
     for at_m, colour in ((-0.3, DIMMED * STONE), (0.6, STONE), (0.1, DIMMED * HOLE), (0.3, HOLE)):
         assert drawn[round(100 * at_m) + 80].tolist() == colour.astype(int).tolist()
 
@@ -47,7 +55,7 @@ def test_holes_are_blue_and_what_is_out_of_sight_is_dark():
 def test_left_of_the_robot_is_up():
     one = ground(rows=61)
     one.shares[:] = (one.left_m > 0.1)[:, None]
-    drawn = ground_picture(one).astype(int)
+    drawn = ground_image(one).astype(int)
     assert (drawn[:20, :, 2] > 1.5 * drawn[:20, :, 0]).all()
     assert (drawn[21:, :, 0] > drawn[21:, :, 2]).all()
 

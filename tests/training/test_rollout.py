@@ -15,8 +15,8 @@ from tests.helpers import refused
 from tests.training import walk_env
 from training import rollout
 from training.collect.episode import Episode, PolicyError, run_episode
-from training.video import live
-from training.video.live import LiveWindow
+from training.video import rollout as live
+from training.video.rollout import LiveWindow
 
 WALK = ["--env", "tests.training.walk_env:Walk-v0"]
 

@@ -18,9 +18,7 @@ from policies.common.geometry import published
 from policies.common.observation import Observations, Pictures, flat
 from training.collect.episode import Policy
 from training.io.config import UserError
-from training.video.attention_picture import side_by_side
-from training.video.memory_picture import with_memory
-from training.video.overlays import Inset, compose
+from training.video.overlays import Inset, compose, side_by_side, with_memory
 
 _CANVAS = (480, 640, 3)
 _ALONE_PX = (300, 400)  # for an image if there is no outside view

@@ -1,8 +1,14 @@
-"""Videos and stills of an episode, with what the policy sees and attends to."""
+"""Videos and stills of an episode, with what the policy sees and attends to.
+
+OpenCV encodes them. Its wheels have no H.264 encoder because the free one is under the GPL, so .mp4
+files use VP9.
+"""
 
 import math
 import os
-from contextlib import suppress
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +22,12 @@ from training.collect.episode import Policy
 from training.collect.outcomes import outcomes_of
 from training.command.files import append, reason
 from training.io.config import UserError
-from training.video.encoders import SUFFIXES, Encoder, encoder
-from training.video.scene import Scene
 
 FPS = 20
 """Frames per second of an environment without `render_fps`."""
+_CODECS = {".mp4": "vp09", ".webm": "VP80"}  # the faster one where both would do
+SUFFIXES = (*_CODECS, ".gif", ".png")
+_OWN_COLOURS = 3  # each frame its 256 most frequent, undithered; what is in between is coarse
 
 
 class FrameWriter:
@@ -36,58 +43,115 @@ class FrameWriter:
         check_video_path(self.path)
         self.fps = fps
         self.frames = 0
+        self._suffix = self.path.suffix.lower()
         self._partial = self.path.with_name(f".{self.path.stem}.partial{self.path.suffix}")
-        self._encoder: Encoder | None = None
+        self._kept: list[np.ndarray] = []  # of a .gif or a .png, which are encoded in memory
+        self._video: Any = None
 
     @property
     def still(self) -> bool:
         """Whether the file holds a single image."""
-        return self.path.suffix.lower() == ".png"
+        return self._suffix == ".png"
 
     @property
     def stride(self) -> int:
         """Number of environment steps per frame."""
-        return 2 if self.path.suffix.lower() == ".gif" else 1
+        return 2 if self._suffix == ".gif" else 1
 
     def add(self, frame: np.ndarray) -> None:
-        """Append a frame (height, width, 3) uint8; a .png keeps only the last one. Raises UserError
-        if it cannot be written.
+        """Append a frame (height, width, 3) uint8, all of one size; a .png keeps only the last one.
+        Raises UserError if it cannot be written.
         """
+        import cv2
+
         try:
-            if self._encoder is None:
-                self._partial.touch()  # encoders do not report the reason
-                self._encoder = encoder(self._partial, self.fps / self.stride)
-            self._encoder.add(frame)
+            if not self.frames:
+                self._partial.touch()  # OpenCV does not report the reason
+            bgr = cv2.cvtColor(frame, cv2.COLOR_RGB2BGR)
+            if self._suffix not in _CODECS:
+                self._kept = [bgr] if self.still else [*self._kept, bgr]
+            else:
+                with _quiet():
+                    self._open_video(bgr).write(bgr)
         except OSError as error:
             raise self._failed(error) from None
         self.frames += 1
+
+    def _open_video(self, frame: np.ndarray) -> Any:
+        import cv2
+
+        if self._video is None:
+            codec, size = _CODECS[self._suffix], frame.shape[1::-1]
+            # An absolute path, as ffmpeg would read a:b.mp4 as a protocol.
+            path, fourcc = str(self._partial.absolute()), cv2.VideoWriter.fourcc(*codec)
+            self._video = cv2.VideoWriter(path, cv2.CAP_FFMPEG, fourcc, self.fps, size)
+            if not self._video.isOpened():
+                raise OSError(f"OpenCV cannot write {codec} here")
+        return self._video
 
     def close(self, keep: bool = True) -> None:
         """Finish the file and give it its name; with `keep=False` drop it. Raises UserError if it
         is to be kept and cannot be written.
         """
-        made, self._encoder = self._encoder, None
         try:
-            if made is not None:
-                made.close()
+            if self.frames:
+                self._finish()
                 if keep:
                     os.replace(self._partial, self.path)
         except OSError as error:
             if keep:
                 raise self._failed(error) from None
         finally:
+            self._kept, self._video = [], None
             with suppress(OSError):
                 self._partial.unlink(missing_ok=True)
 
+    def _finish(self) -> None:
+        """Complete the file; OSError also where OpenCV, which reports no errors, did not write
+        every frame of a video."""
+        import cv2
+
+        if self._video is not None:
+            with _quiet():
+                self._video.release()
+                video = cv2.VideoCapture(str(self._partial.absolute()), cv2.CAP_FFMPEG)
+                written = 0
+                while video.grab():
+                    written += 1
+                video.release()
+            if written != self.frames:
+                raise OSError(f"OpenCV wrote {written} of {self.frames} frames")
+        elif self.still:
+            self._partial.write_bytes(cv2.imencode(".png", self._kept[-1])[1].tobytes())
+        else:
+            images, frame_ms = cv2.Animation(), round(1000 / (self.fps / self.stride))
+            images.frames, images.durations = self._kept, [frame_ms] * self.frames
+            options = [cv2.IMWRITE_GIF_DITHER, _OWN_COLOURS]
+            self._partial.write_bytes(cv2.imencodeanimation(".gif", images, options)[1].tobytes())
+
     def _failed(self, error: OSError) -> UserError:
         why = (error.strerror or str(error)).partition("\n")[0]
-        if self.path.suffix.lower() in (".mp4", ".webm"):
+        if self._suffix in _CODECS:
             try:  # OpenCV reports no reason: write a file to get the disk's error
                 with self._partial.open("ab", buffering=0) as file:
                     append(file, bytes(2**20))
             except OSError as refused:
                 why = reason(refused)
         return UserError(f"--video {str(self.path)!r} cannot be written: {why}")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence standard error, where OpenCV's ffmpeg prints messages regardless of its log level."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def check_video_path(path: Path) -> None:
@@ -128,14 +192,13 @@ class VideoRecorder:
     def __init__(self, env: LastInfo, writer: FrameWriter, still_s: float = 4.0, title: str = ""):
         if not 0 <= still_s < math.inf:
             raise UserError(f"--still-s must be a finite number of at least 0, got {still_s}")
-        self.env = env
-        self.writer = writer
-        self.title = title
+        from training.video.scene import Scene  # needs OpenCV
+
+        self.env, self.writer, self.title = env, writer, title
         self._scene = Scene(env)
         self.step_s = step_s(env, 1 / FPS)
         self.still_step = max(1, round(still_s / self.step_s))
-        self.step = 0
-        self.episode = 0
+        self.step = self.episode = 0
         self._latest: tuple[Any, Policy] | None = None
 
     def start_episode(self) -> None:
