@@ -225,10 +225,7 @@ main = figure.file_command(
     figure.option("--out", metavar="FILE", help="save the figures here (JSON), and resume"),
     figure.option("--terrains", type=positive, default=100, help="default %(default)s"),
     figure.option(
-        "--seed",
-        type=int,
-        default=EVALUATION_SEED,
-        help="first seed (default %(default)s)",
+        "--seed", type=int, default=EVALUATION_SEED, help="first seed (default %(default)s)"
     ),
     figure.option(
         "--poses",
