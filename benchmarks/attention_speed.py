@@ -29,9 +29,9 @@ from torch.nn.functional import normalize, scaled_dot_product_attention
 import attention
 from benchmarks.attention_peers import Attention, peers
 from benchmarks.live_memory import peak_bytes
-from benchmarks.timing import Call, Key, in_turn, medians, spent_ms
 from experiments import figure
 from experiments.figure import Arguments, Lines, Row, Rows
+from experiments.timing import Call, Key, in_turn, medians, spent_ms
 from training.analysis.agents import check_device, device_name
 
 HEADS, DIM = 8, 64

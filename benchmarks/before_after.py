@@ -17,9 +17,9 @@ from typing import Any
 from tqdm import tqdm
 
 from benchmarks.timed_cases import EXACT, FAVOR, HYBRID, MAPS
-from benchmarks.timing import Checkout
 from experiments import figure
 from experiments.figure import Arguments, Lines
+from experiments.timing import Checkout
 from training.analysis.agents import positive
 from training.io.config import UserError
 

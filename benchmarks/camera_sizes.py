@@ -18,9 +18,9 @@ from typing import Any
 
 import envs
 import policies
-from benchmarks.timing import in_turn
 from experiments import figure
 from experiments.figure import Arguments
+from experiments.timing import in_turn
 from training.analysis.agents import EVALUATION_SEED, positive
 from training.analysis.step_cost import ATTENTION, count
 from training.collect.environments import make_env

@@ -12,9 +12,9 @@ from functools import partial
 
 import torch
 
-from benchmarks.timing import in_turn, medians
 from experiments import figure
 from experiments.figure import Arguments
+from experiments.timing import in_turn, medians
 from training.algorithms import bc_config, dagger
 from training.algorithms.labelled_rollouts import Demonstrations
 from training.collect.environments import make_env

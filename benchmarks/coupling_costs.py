@@ -19,9 +19,9 @@ import torch
 
 import attention
 from attention.projections.fast import FAST_COUPLINGS, FastProjection
-from benchmarks.timing import in_turn, medians
 from experiments import figure
 from experiments.figure import Arguments, Lines, Row
+from experiments.timing import in_turn, medians
 
 REGULAR = ("iid", "orthogonal", "simplex", "simplex_plus")
 NAMES = (*REGULAR, *FAST_COUPLINGS)

@@ -16,9 +16,9 @@ from torch import Tensor
 
 import attention
 from attention import streaming
-from benchmarks.timing import in_turn, medians
 from experiments import figure
 from experiments.figure import Arguments
+from experiments.timing import in_turn, medians
 
 SIZES = ((16, 16, 1), (16, 8, 1), (16, 8, 2), (16, 8, 8), (16, 16, 16), (8, 8, 8), (64, 24, 1))
 """d, m, n"""

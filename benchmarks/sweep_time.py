@@ -14,7 +14,6 @@ from typing import Any
 import gymnasium
 
 import envs
-from benchmarks.timing import Clock, Parts, clocked, spent_ms
 from envs.bimanual_sweep.arm import Arm
 from envs.bimanual_sweep.camera import SweepCamera
 from envs.bimanual_sweep.env import BimanualSweepEnv
@@ -24,6 +23,7 @@ from envs.bimanual_sweep.scene import Scene
 from envs.bimanual_sweep.targets import ToolTargets
 from experiments import figure
 from experiments.figure import Arguments, Lines, Row
+from experiments.timing import Clock, Parts, clocked, spent_ms
 
 READING = ((Arm, "tool_pose"), (Scene, "ball_positions_m"), (Scene, "arms_touch"))
 STEP_PARTS: Parts = {

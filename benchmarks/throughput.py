@@ -19,7 +19,6 @@ import gymnasium
 import numpy as np
 
 import envs
-from benchmarks.timing import Parts, clocked, spent_ms
 from envs.cameras import DepthCameras
 from envs.stepping_stones import locomotion
 from envs.stepping_stones.env import DECISION_S, SteppingStonesEnv
@@ -30,6 +29,7 @@ from envs.stepping_stones.sensors import Sensors
 from envs.stepping_stones.stance_mpc import StanceMpc
 from experiments import figure
 from experiments.figure import Arguments, Lines
+from experiments.timing import Parts, clocked, spent_ms
 from training.analysis.agents import EVALUATION_SEED, positive
 
 PARTS: Parts = {

@@ -12,8 +12,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from benchmarks.timing import Checkout
 from experiments import figure
+from experiments.timing import Checkout
 from training.analysis.agents import positive
 from training.io.config import UserError
 

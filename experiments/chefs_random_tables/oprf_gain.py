@@ -25,22 +25,17 @@ SHOWN = (0.5, 1.0, 10.0, 50.0, 100.0)
 MEASURED = (0.5, 1.0)
 
 
-def _points(squares: Tensor, dim: int) -> Tensor:
-    """x = y with |x + y|^2 as given, (len(squares), dim)."""
-    x = torch.zeros(len(squares), dim, dtype=torch.float64)
-    x[:, 0] = squares.sqrt() / 2
-    return x
-
-
 def gains(squares: Tensor, dim: int) -> list[float]:
     """mu at each |x + y|^2."""
-    x = _points(squares, dim)
+    x = torch.zeros(len(squares), dim, dtype=torch.float64)
+    x[:, 0] = squares.sqrt() / 2
     return (theory.mse("oprf", x, x, 1) / theory.mse("positive", x, x, 1)).log().tolist()
 
 
-def drawn_gain(square: Tensor, dim: int, draws: int, seed: int) -> float:
-    """mu at |x + y|^2 (1,) from `draws` features of each map."""
-    x = _points(square, dim)
+def drawn_gain(square: float, dim: int, draws: int, seed: int) -> float:
+    """mu at |x + y|^2 from `draws` features of each map."""
+    x = torch.zeros(1, dim, dtype=torch.float64)
+    x[0, 0] = math.sqrt(square) / 2
     variances = []
     A = float(theory.oprf_parameter(square, dim))
     maps: dict[str, dict[str, Any]] = {"oprf": {"A": A}, "positive": {}}
@@ -57,7 +52,7 @@ def measure(arguments: Arguments) -> Rows:
     """One entry per dimension."""
     points, draws = (21, 20_000) if arguments.quick else (201, 1_000_000)
     square = torch.linspace(0.1, 100, points, dtype=torch.float64)
-    shown, measured = (torch.tensor(v, dtype=torch.float64) for v in (SHOWN, MEASURED))
+    shown = torch.tensor(SHOWN, dtype=torch.float64)
     results: Rows = []
     for dim in DIMS:
         entry: Row = {"dim": dim, "square": square.tolist(), "mu": gains(square, dim)}

@@ -95,12 +95,9 @@ def measure(arguments: Arguments) -> Rows:
 
 def show(rows: Rows) -> Lines:
     """Mean correlations of pairs of pixels by layers and tier."""
-    table = [
-        (r["layers"], r["tier"], r["pairs"], f"{r['mean']:.6f}", f"{r['deviation']:.5f}")
-        for r in rows
-    ]
-    head = ("layers", "window of layer", "pairs", "correlation", "error")
-    yield from figure.lines(head, table, 6, 17, 9, 13, 9)
+    columns = {"layers": "{layers}", "window of layer": "{tier}", "pairs": "{pairs}",
+               "correlation": "{mean:.6f}", "error": "{deviation:.5f}"}  # fmt: skip
+    yield from figure.table(rows, columns, 6, 17, 9, 13, 9)
 
 
 def picture_of(found: NDArray[np.float64]) -> NDArray[np.float64]:

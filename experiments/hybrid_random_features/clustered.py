@@ -18,9 +18,11 @@ comparison of size, not of digits.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -50,44 +52,9 @@ MAPS: dict[str, dict[str, Any]] = {
     "FAVOR+ (positive)": {"name": "positive"},
     "trig": {"name": "trig"},
 }
-PUBLISHED: dict[str, tuple[tuple[float, ...], ...]] = {
-    "s1, sigma=1": (
-        (0.0016, 0.0183, 0.0071, 0.1455, 0.0039, 0.0808),
-        (0.0011, 0.0081, 0.0026, 0.2541, 0.0031, 0.0510),
-        (0.0005, 0.0052, 0.0032, 0.0282, 0.0010, 0.0281),
-        (0.0006, 0.0036, 0.0022, 0.0528, 0.0013, 0.0170),
-        (0.0004, 0.0025, 0.0028, 0.0534, 0.0012, 0.0135),
-        (0.0003, 0.0020, 0.0014, 0.0582, 0.0007, 0.0134),
-        (0.0002, 0.0010, 0.0013, 0.0205, 0.0004, 0.0087),
-    ),
-    "s2, sigma=1": (
-        (0.0032, 0.0265, 0.0095, 0.2071, 0.0036, 0.0989),
-        (0.0012, 0.0079, 0.0036, 0.2123, 0.0019, 0.0565),
-        (0.0007, 0.0059, 0.0037, 0.0570, 0.0008, 0.0208),
-        (0.0007, 0.0040, 0.0016, 0.0280, 0.0010, 0.0164),
-        (0.0005, 0.0025, 0.0013, 0.0262, 0.0007, 0.0246),
-        (0.0004, 0.0024, 0.0010, 0.0407, 0.0004, 0.0190),
-        (0.0003, 0.0018, 0.0018, 0.0236, 0.0004, 0.0134),
-    ),
-    "s3, sigma=20": (
-        (0.0083, 0.0300, 0.0362, 0.1218, 0.0174, 0.0490),
-        (0.0046, 0.0183, 0.0125, 0.1262, 0.0081, 0.0249),
-        (0.0029, 0.0105, 0.0108, 0.0281, 0.0044, 0.0143),
-        (0.0024, 0.0056, 0.0077, 0.0421, 0.0041, 0.0095),
-        (0.0020, 0.0046, 0.0077, 0.0402, 0.0034, 0.0077),
-        (0.0015, 0.0041, 0.0049, 0.0395, 0.0025, 0.0073),
-        (0.0011, 0.0031, 0.0037, 0.0150, 0.0018, 0.0050),
-    ),
-    "s4, sigma=20": (
-        (0.0097, 0.0294, 0.0332, 0.1553, 0.0179, 0.0485),
-        (0.0049, 0.0172, 0.0176, 0.1345, 0.0058, 0.0260),
-        (0.0031, 0.0113, 0.0113, 0.0415, 0.0038, 0.0110),
-        (0.0028, 0.0061, 0.0080, 0.0292, 0.0031, 0.0100),
-        (0.0022, 0.0045, 0.0065, 0.0185, 0.0028, 0.0128),
-        (0.0016, 0.0044, 0.0045, 0.0235, 0.0021, 0.0094),
-        (0.0012, 0.0031, 0.0046, 0.0166, 0.0015, 0.0067),
-    ),
-}
+PUBLISHED: dict[str, list[list[float]]] = yaml.safe_load(
+    Path(__file__).with_name("clustered.yaml").read_text(encoding="utf-8")
+)
 """Table 3: a row for each of COUNTS; [least, largest] of the hybrid, FAVOR+ and trig."""
 OF_CENTRES = "hybrid, real A of centres"
 COLUMN = {OF_CENTRES: 0, "FAVOR+ (positive)": 2, "trig": 4}
@@ -103,14 +70,13 @@ def make_data(
     losses: Sequence[float], spread: float, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, list[float]]:
     """Queries (2, 1000, d), keys (2, 1000, d) and the losses that the centres have."""
-    directions = torch.randn(2, D, generator=generator, dtype=torch.float64)
-    rotations = [
-        torch.linalg.qr(torch.randn(D, D, generator=generator, dtype=torch.float64)).Q
-        for _ in range(4)
-    ]
-    centers = torch.stack(
-        [rotation @ directions[number // 2] for number, rotation in enumerate(rotations)]
-    )
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    directions = normal(2, D)
+    rotations = [torch.linalg.qr(normal(D, D)).Q for _ in range(4)]
+    centers = torch.stack([r @ directions[number // 2] for number, r in enumerate(rotations)])
     target = torch.tensor(losses, dtype=torch.float64)
 
     def distance(candidate: Tensor) -> float:
@@ -122,7 +88,7 @@ def make_data(
         flipped.view(-1)[place] *= -1
         if distance(flipped) < best:
             centers, best = flipped, distance(flipped)
-    noise = torch.randn(4, PER_CLUSTER, D, generator=generator, dtype=torch.float64)
+    noise = normal(4, PER_CLUSTER, D)
     points = normalize(centers.unsqueeze(1) + spread * noise, dim=-1)
     return 0.1 * points[:2], points[2:], _losses(centers[:2], centers[2:]).tolist()
 
@@ -169,13 +135,12 @@ def measure(arguments: Arguments) -> Rows:
 
 def show(results: Rows) -> Lines:
     """Means and ranges by data set, m and map."""
-    rows = []
-    for r in results:
-        between = "" if r["published"] is None else "[{:.4f}, {:.4f}]".format(*r["published"])
-        ours = f"[{r['least']:.4f}, {r['largest']:.4f}]"
-        rows.append((r["data"], r["m"], r["map"], f"{r['mse']:.4f}", ours, between))
-    head = ("data", "m", "map", "mean", "[least, largest]", "published")
-    yield from figure.lines(head, rows, 13, 5, -22, 9, 22, 22)
+    form = "[{:.4f}, {:.4f}]"
+    rows = [{**r, "range": form.format(*r["published"]) if r["published"] else ""} for r in results]
+    columns = {"data": "{data}", "m": "{m}", "map": "{map}", "mean": "{mse:.4f}",
+               "[least, largest]": "[{least:.4f}, {largest:.4f}]",
+               "published": "{range}"}  # fmt: skip
+    yield from figure.table(rows, columns, 13, 5, -22, 9, 22, 22)
 
 
 def draw(results: Rows) -> Any:

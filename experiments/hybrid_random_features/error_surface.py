@@ -31,11 +31,9 @@ MAPS: dict[str, dict[str, Any]] = {
     "trig": {"name": "trig"},
     "FAVOR+ (hyperbolic)": {"name": "hyperbolic"},
     "angular hybrid": {
-        "name": "angular_hybrid",
-        "num_lambda_features": N,
-        "shared_projections": False,
+        "name": "angular_hybrid", "num_lambda_features": N, "shared_projections": False,
     },
-}
+}  # fmt: skip
 
 
 def errors(options: dict[str, Any], theta: Tensor, r: Tensor) -> Tensor:
@@ -50,14 +48,9 @@ def measured(options: dict[str, Any], theta: Tensor, draws: int, seed: int) -> l
     """Mean squared errors of `draws` estimates at length 1."""
     x, y = pair(1.0, theta, torch.Generator().manual_seed(seed))
     fm = attention.feature_map(
-        dim=x.shape[-1],
-        num_features=M,
-        projection="iid",
-        heads=draws,
-        dtype=torch.float64,
-        seed=seed + 1,
-        **options,
-    )
+        dim=x.shape[-1], num_features=M, projection="iid", heads=draws, dtype=torch.float64,
+        seed=seed + 1, **options,
+    )  # fmt: skip
     of_x, of_y = (u.expand(draws, *u.shape) for u in (x, y))
     exact = attention.kernels.softmax(x, y)
     return ((fm.queries(of_x) * fm.keys(of_y)).sum(-1) - exact).square().mean(0).tolist()
@@ -76,13 +69,8 @@ def measure(arguments: Arguments) -> dict[str, Any]:
         for length in SLICES:
             row = errors(options, shown, torch.full_like(shown, length))
             slices.append({"map": label, "length": length, "errors": row.tolist()})
-        slices.append(
-            {
-                "map": label,
-                "length": 1.0,
-                "measured": measured(options, shown, draws, arguments.seed),
-            }
-        )
+        found = measured(options, shown, draws, arguments.seed)
+        slices.append({"map": label, "length": 1.0, "measured": found})
     return {
         "angle_rad": theta.tolist(),
         "length": r.tolist(),
@@ -99,14 +87,9 @@ def draw(results: dict[str, Any]) -> Any:
         values = torch.tensor(surface)
         # Mirrored in r, as in the paper.
         values = torch.cat((values.flip(1), values[:, 1:]), 1)
-        image = axis.imshow(
-            values.tolist(),
-            origin="lower",
-            aspect="auto",
-            extent=(-LONGEST, LONGEST, 0, math.pi),
-            vmin=-8,
-            vmax=24,
-        )
+        extent = (-LONGEST, LONGEST, 0, math.pi)
+        style = {"origin": "lower", "aspect": "auto", "extent": extent, "vmin": -8, "vmax": 24}
+        image = axis.imshow(values.tolist(), **style)
         axis.set(xlabel="length r (mirrored)", ylabel="angle (rad)", title=label)
     plot.colorbar(image, ax=list(axes[0]), label="log10 of the mean squared error")
     return plot
@@ -117,8 +100,8 @@ def show(results: dict[str, Any]) -> Lines:
     yield f"mean squared error of exp(x.y), m = {M}, n = {N}"
     rows = []
     for entry in results["slices"]:
-        kind = "measured" if "measured" in entry else "theory"
-        cells = (f"{cell:.3g}" for cell in entry["measured" if kind == "measured" else "errors"])
+        kind, values = ("measured" if "measured" in entry else "theory"), [*entry.values()][-1]
+        cells = (f"{value:.3g}" for value in values)
         rows.append((entry["map"], f"{entry['length']:g}", kind, *cells))
     heads = (f"{angle / math.pi:.2f} pi" for angle in results["slice_angle_rad"])
     yield from figure.lines(("map", "r", "", *heads), rows, 22, 4, 10, 11)

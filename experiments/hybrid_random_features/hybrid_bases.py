@@ -42,7 +42,6 @@ SIZES = ((16, 64), (64, 64), (16, 1), (64, 1))
 LENGTHS = (0.5, 1.0, 1.5, 2.0)
 ANGLES = 25
 TOKENS = 128
-COLOURS = ("C0", "C9", "C8", "C2", "lime", "C1", "C3", "C7", "k", "C5", "C4", "C6")
 
 
 class Map(NamedTuple):
@@ -132,7 +131,7 @@ def errors_of(candidate: Map, d: int, dv: int, draws: int, seed: int) -> Rows:
     fm = attention.feature_map(options.pop("name"), d, m, heads=draws, seed=seed, **options)
     facts = {"map": candidate.name, "d": d, "dv": dv, "m": m, "features": fm.output_dim}
     facts |= {"flops": cost(candidate, m, d, dv), "budget": budget}
-    rows = []
+    rows: Rows = []
     for r in LENGTHS:
         generator = torch.Generator().manual_seed(seed + 1)
         queries, keys, values = _tokens(r, d, generator)
@@ -148,12 +147,10 @@ def errors_of(candidate: Map, d: int, dv: int, draws: int, seed: int) -> Rows:
             out = fm.token_scores(*heads[:2])
             target = attention.softmax_token_scores(queries, keys).expand_as(out)
         errors = (out - target).flatten(1).norm(dim=-1) / target.flatten(1).norm(dim=-1)
-        rows.append(
-            {**facts, "length": r, "relative_error_by_angle": squares.sqrt().tolist(),
-             "relative_error": float(squares.mean().sqrt()),
-             "relative_error_right_angle": float(squares[ANGLES // 2].sqrt()),
-             "attention_error_median": float(errors.median())}
-        )  # fmt: skip
+        row = {**facts, "length": r, "relative_error_by_angle": squares.sqrt().tolist()}
+        row["relative_error"] = float(squares.mean().sqrt())
+        row["relative_error_right_angle"] = float(squares[ANGLES // 2].sqrt())
+        rows.append({**row, "attention_error_median": float(errors.median())})
     return rows
 
 
@@ -183,20 +180,18 @@ def measure(arguments: Arguments) -> Rows:
 def show(results: Rows) -> Lines:
     """Errors by size and length; the least of each is starred."""
     rows = []
-    keys = ("relative_error", "attention_error_median")
-    for d, dv in dict.fromkeys((row["d"], row["dv"]) for row in results):
-        for r in LENGTHS:
-            chosen = [x for x in results if (x["d"], x["dv"], x["length"]) == (d, dv, r)]
-            least = {key: min(row[key] for row in chosen) for key in keys}
-            for row in chosen:
-                error, attended = (
-                    f"{row[key]:.3g}{'*' if row[key] == least[key] else ' '}" for key in keys
-                )
-                right = f"{row['relative_error_right_angle']:.3g}"
-                rows.append((d, dv, r, row["map"], row["m"], row["features"], f"{row['flops']:,}",
-                             error, right, attended))  # fmt: skip
-    head = ("d", "dv", "length", "map", "m", "F", "FLOPs", "error ", "at 90", "attention ")
-    yield from figure.lines(head, rows, 3, 4, 7, -37, 5, 6, 8, 10, 10, 11)
+    for row in sorted(results, key=lambda r: (-r["dv"], r["d"], r["length"])):
+        alike = figure.select(results, d=row["d"], dv=row["dv"], length=row["length"])
+        cells = {
+            key: f"{row[key]:.3g}{'*' if row[key] == min(figure.column(alike, key)) else ' '}"
+            for key in ("relative_error", "attention_error_median")
+        }
+        rows.append({**row, **cells})
+    columns = {"d": "{d}", "dv": "{dv}", "length": "{length}", "map": "{map}", "m": "{m}",
+               "F": "{features}", "FLOPs": "{flops:,}", "error ": "{relative_error}",
+               "at 90": "{relative_error_right_angle:.3g}",
+               "attention ": "{attention_error_median}"}  # fmt: skip
+    yield from figure.table(rows, columns, 3, 4, 7, -37, 5, 6, 8, 10, 10, 11)
 
 
 main = figure.command(measure, show, draw, plotted=("relative_error_by_angle",))

@@ -32,40 +32,28 @@ DRAWS_AT_ONCE = 50
 
 def equal_cost_m(base_m: int, n: int, dim: int, coefficient_functions: int = 1) -> int:
     """The largest m of a hybrid whose features take no more multiplications than trig's base_m."""
-    budget = 2 * base_m * dim
+    count, functions = theory.hybrid_multiplications, (coefficient_functions,)
     m = 1
-    while (
-        theory.hybrid_multiplications(m + 1, n, dim, lambda_functions=(coefficient_functions,))
-        <= budget
-    ):
+    while count(m + 1, n, dim, lambda_functions=functions) <= 2 * base_m * dim:
         m += 1
     return m
 
 
 def settings(radius: float) -> dict[str, dict[str, Any]]:
     """Maps by label, as arguments of `attention.feature_map` and `theory.mse`."""
-    hybrid = {"num_lambda_features": N}
-    gaussian = hybrid | {"lambda_sigma": 1.0, "radius": radius}
+    m = equal_cost_m(BASE_M, N, DIM)
+    angular = {"name": "angular_hybrid", "num_features": m, "num_lambda_features": N}
+    gaussian_m = equal_cost_m(BASE_M, N, DIM, coefficient_functions=2)
     return {
         "trig": {"name": "trig", "num_features": BASE_M},
         "FAVOR+ (hyperbolic)": {"name": "hyperbolic", "num_features": BASE_M},
-        "angular hybrid": {
-            "name": "angular_hybrid",
-            "num_features": equal_cost_m(BASE_M, N, DIM),
-            "shared_projections": False,
-            **hybrid,
-        },
-        "angular hybrid, shared": {
-            "name": "angular_hybrid",
-            "num_features": equal_cost_m(BASE_M, N, DIM),
-            **hybrid,
-        },
+        "angular hybrid": {**angular, "shared_projections": False},
+        "angular hybrid, shared": angular,
         "Gaussian hybrid, shared": {
-            "name": "gaussian_hybrid",
-            "num_features": equal_cost_m(BASE_M, N, DIM, coefficient_functions=2),
-            **gaussian,
+            "name": "gaussian_hybrid", "num_features": gaussian_m, "num_lambda_features": N,
+            "lambda_sigma": 1.0, "radius": radius,
         },
-    }
+    }  # fmt: skip
 
 
 def pair(radius: float, angles: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -83,12 +71,11 @@ def estimates(options: dict[str, Any], x: Tensor, y: Tensor, draws: int, seed: i
         dim=DIM, projection="iid", heads=heads, dtype=torch.float64, seed=seed, **options
     )
     generator = torch.Generator().manual_seed(seed)
+    x, y = (u.expand(heads, -1, -1) for u in (x, y))
     parts = []
     for _ in range(draws // heads):
         fm.redraw(generator)
-        parts.append(
-            (fm.queries(x.expand(heads, -1, -1)) * fm.keys(y.expand(heads, -1, -1))).sum(-1)
-        )
+        parts.append((fm.queries(x) * fm.keys(y)).sum(-1))
     return torch.cat(parts)
 
 
@@ -125,21 +112,19 @@ def measure(arguments: Arguments) -> Rows:
 
 def draw(results: Rows) -> Any:
     """One row per length: percentiles by map, then the relative errors of all maps."""
-    labels = list(dict.fromkeys(r["map"] for r in results))
-    plot, axes = figure.new_figure(len(labels) + 1, len(LENGTHS), size=(3.4, 2.9))
+    count = len(figure.unique(results, "map"))
+    plot, axes = figure.new_figure(count + 1, len(LENGTHS), size=(3.4, 2.9))
     for row, radius in zip(axes, LENGTHS, strict=True):
-        for i, label in enumerate(labels):
-            entry = next(r for r in results if r["length"] == radius and r["map"] == label)
-            angle = entry["angle_rad"]
-            row[i].fill_between(
-                angle, entry["percentile_5"], entry["percentile_95"], color=f"C{i}", alpha=0.3
-            )
+        for i, entry in enumerate(figure.select(results, length=radius)):
+            angle, label, color = entry["angle_rad"], entry["map"], f"C{i}"
+            band = entry["percentile_5"], entry["percentile_95"]
+            row[i].fill_between(angle, *band, color=color, alpha=0.3)
             row[i].plot(angle, entry["kernel"], "k", lw=1)
             row[i].axhline(0, color="red", ls=":", lw=1)
             row[i].set(title=f"{label}, r = {radius:g}", xlabel="angle (rad)")
             row[i].title.set_fontsize(9)
-            row[-1].plot(angle, entry["relative_error"], color=f"C{i}", label=label)
-            row[-1].plot(angle, entry["relative_error_theory"], ":", color=f"C{i}")
+            row[-1].plot(angle, entry["relative_error"], color=color, label=label)
+            row[-1].plot(angle, entry["relative_error_theory"], ":", color=color)
         row[-1].set(title="relative error (dotted: theory)", xlabel="angle (rad)", yscale="log")
         row[-1].set_ylim(bottom=1e-3)
         row[-1].title.set_fontsize(9)
@@ -152,11 +137,10 @@ def show(results: Rows) -> Lines:
     """Largest relative errors by map and length, with those of the closed forms."""
     yield f"largest relative error over all angles, d = {DIM} (theory)"
     rows = []
-    for label in dict.fromkeys(r["map"] for r in results):
-        of = [r for r in results if r["map"] == label]
-        cells = (
-            f"{max(r['relative_error']):.3f} ({max(r['relative_error_theory']):.3f})" for r in of
-        )
+    for label in figure.unique(results, "map"):
+        of = figure.select(results, map=label)
+        both = ((max(r["relative_error"]), max(r["relative_error_theory"])) for r in of)
+        cells = (f"{found:.3f} ({predicted:.3f})" for found, predicted in both)
         rows.append((label, of[0]["m"], *cells))
     yield from figure.lines(("map", "m", *(f"r = {r:g}" for r in LENGTHS)), rows, 26, 4, 20)
 

@@ -108,17 +108,15 @@ def measure(arguments: Arguments) -> Rows:
 def show(results: Rows) -> Lines:
     """Our errors next to the published ones."""
     yield f"MSE of the softmax kernel, 1e-3, {PAIRS} pairs"
-    table = []
+    rows = []
     for r in results:
         mean, std = PUBLISHED[r["set"]].get(r["method"], (None, None))
-        published = "-" if mean is None else f"{mean:.2f} +- {std:.2f}"
-        ours = f"{r['mean_1e-3']:.3f} ({r['standard_error_1e-3']:.3f})"
-        table.append((r["set"], r["method"], r["m"], ours, f"{r['std_1e-3']:.2f}", published))
-    head = ("set", "method", "m", "ours (standard error)", "std", "published")
-    yield from figure.lines(head, table, 8, -15, 5, 26, 8, 14)
+        rows.append({**r, "published": "-" if mean is None else f"{mean:.2f} +- {std:.2f}"})
+    columns = {"set": "{set}", "method": "{method}", "m": "{m}",
+               "ours (standard error)": "{mean_1e-3:.3f} ({standard_error_1e-3:.3f})",
+               "std": "{std_1e-3:.2f}", "published": "{published}"}  # fmt: skip
+    yield from figure.table(rows, columns, 8, -15, 5, 26, 8, 14)
 
 
 DATA = figure.option("--data", metavar="DIR", help="local folder of data sets (see uci.py)")
-
-
 main = figure.command(measure, show, draw, DATA)

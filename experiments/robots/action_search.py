@@ -140,7 +140,7 @@ def measure(arguments: Arguments) -> Rows:
     heads: list[tuple[nn.Module, dict[str, Search]]]
     heads = [(first, {"autoregressive": autoregressive_search})]
     for name, chain in (("joint", 0), ("joint, chain negatives", 10)):
-        named = {f"{name}, {kind}": search for kind, search in joint.items()}
+        named: dict[str, Search] = {f"{name}, {kind}": search for kind, search in joint.items()}
         heads.append((JointEnergy(*both, 64, _BLUR, chain, generator()), named))
     heads.append((Regression(*both, generator()), {"explicit": regression}))
     for head, searches in heads:

@@ -12,7 +12,7 @@ in turn.
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ import configs
 import policies
 from experiments import figure
 from experiments.figure import Arguments, Lines, Rows
+from experiments.timing import in_turn, medians, spent_ms
 from training.algorithms.es_config import ESConfig, load_config
 from training.analysis.step_cost import count
 from training.collect.environments import make_env
@@ -60,21 +61,14 @@ def look(seed: int, calls: int) -> Rows:
     for stride in STRIDES:
         words = [*WHOLE, f"policy.stride=[{stride},{stride}]"]
         steps = {name: _steps([*words, *own], seen) for name, own in MAPS.items()}
-        times = {(name, part): list[float]() for name in MAPS for part in ("scores", "step")}
-        for _ in range(calls + 2):
-            for name, part in times:
-                _timed(times[name, part], steps[name][part])
-        for name in MAPS:
-            costs = {f"{part}_flops": count(step).total for part, step in steps[name].items()}
-            spent = {f"{part}_ms": _ms(times[name, part][2:]) for part in steps[name]}
-            tokens = _picks(stride) ** 2
+        flat = {(name, part): step for name, one in steps.items() for part, step in one.items()}
+        times = medians(in_turn(flat, calls))
+        for name, one in steps.items():
+            costs = {f"{part}_flops": count(step).total for part, step in one.items()}
+            spent = {f"{part}_ms": times[name, part] for part in one}
+            tokens = ((96 - 7) // stride + 1) ** 2  # patches of 7 pixels in a side of 96
             rows.append({"stride": stride, "tokens": tokens, "attention": name, **costs, **spent})
     return rows
-
-
-def _picks(stride: int) -> int:
-    """Patches of 7 pixels in a side of 96."""
-    return (96 - 7) // stride + 1
 
 
 def _steps(words: list[str], seen: Any) -> dict[str, Callable[[], Any]]:
@@ -112,38 +106,25 @@ def arms(seed: int, steps: int, minutes: float) -> Rows:
             action = np.array([rng.uniform(-0.1, 0.1), 0.2])
             for name, (env, policy) in opened.items():
                 if step % 50 == 0:
-                    _timed(resetting, partial(env.reset, seed=step))
-                seen = _timed(stepping, partial(env.step, action))[0]
-                _timed(acting[name], partial(policy.act, seen))
-    common = _ms(stepping), _ms(resetting)
-    return [_row(name, job, _ms(acting[name]), *common, minutes) for name, job in jobs.items()]
+                    resetting.append(spent_ms(partial(env.reset, seed=step)))
+                start = time.process_time()
+                seen = env.step(action)[0]
+                stepping.append(1e3 * (time.process_time() - start))
+                acting[name].append(spent_ms(partial(policy.act, seen)))
+    step_ms, reset_ms = statistics.median(stepping), statistics.median(resetting)
+    rows: Rows = []
+    for name, job in jobs.items():
+        act_ms = statistics.median(acting[name])
+        longest = job.env["episode_frames"] / job.env["action_repeat"]
+        episodes = job.popsize * job.terrains + job.center_terrains
+        iteration_s = episodes * (longest * (act_ms + step_ms) + reset_ms) / 1e3
+        row = {"arm": name, "policy_ms": act_ms, "environment_ms": step_ms, "reset_ms": reset_ms}
+        row |= {"iteration_s_at_most": iteration_s, "iterations": int(60 * minutes / iteration_s)}
+        rows.append({**row, "iterations_of_the_study": job.iterations})
+    return rows
 
 
-def _row(
-    name: str, job: ESConfig, act_ms: float, step_ms: float, reset_ms: float, minutes: float
-) -> dict[str, Any]:
-    longest = job.env["episode_frames"] / job.env["action_repeat"]
-    episodes = job.popsize * job.terrains + job.center_terrains
-    iteration_s = episodes * (longest * (act_ms + step_ms) + reset_ms) / 1e3
-    return {
-        "arm": name, "policy_ms": act_ms, "environment_ms": step_ms, "reset_ms": reset_ms,
-        "iteration_s_at_most": iteration_s, "iterations": int(60 * minutes / iteration_s),
-        "iterations_of_the_study": job.iterations,
-    }  # fmt: skip
-
-
-def _timed(times: list[float], call: Callable[[], Any]) -> Any:
-    start = time.process_time()
-    result = call()
-    times.append(time.process_time() - start)
-    return result
-
-
-def _ms(seconds: Sequence[float]) -> float:
-    return 1e3 * statistics.median(seconds)
-
-
-def _table(rows: Sequence[Mapping[str, Any]]) -> Lines:
+def _table(rows: Rows) -> Lines:
     yield " | ".join(rows[0])
     for row in rows:
         yield " | ".join(

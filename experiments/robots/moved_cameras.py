@@ -1,7 +1,6 @@
 """Success of a policy whose cameras were moved, turned or changed, without retraining.
 
-    python -m experiments.robots.moved_cameras
-    python -m experiments.robots.moved_cameras
+    python -m experiments.robots.moved_cameras [RUN ...] [--out FILE] [--poses POSE ...]
 
 RUN is a run's directory, a checkpoint or a policy that ships; without any, the one that votes for
 footholds. Every pose is evaluated on the same terrains as the original cameras, so that losses are
@@ -16,7 +15,7 @@ paired shares, 95 % each.
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,31 +85,14 @@ def walk(agent: Agent, seeds: Sequence[int], workers: int) -> dict[str, Any]:
     with agent.make_env() as env:
         try:
             agent.make_policy(env)
-        except UserError as error:
-            return {"refused": _said(error, agent)}
+        except UserError as error:  # without the place of the policy's file
+            reason = str(error).replace(str(agent.checkpoint), agent.name)
+            return {"refused": reason.replace("\n", " ")}
     episodes = list(play(agent, seeds, workers))
     return {
         "success": [int(bool(episode.success)) for episode in episodes],
         "reward": [round(episode.reward, 6) for episode in episodes],
     }
-
-
-def _said(error: UserError, agent: Agent) -> str:
-    """A refusal without the place of the policy's file."""
-    return str(error).replace(str(agent.checkpoint), agent.name).replace("\n", " ")
-
-
-def measure(
-    agents: Sequence[Agent], poses: Sequence[str], seeds: Sequence[int], workers: int,
-    results: dict[str, dict[str, Any]],
-) -> Iterator[None]:  # fmt: skip
-    """Evaluate the policies and poses missing in `results` and add them one at a time."""
-    for agent in agents:
-        of_agent = results.setdefault(agent.name, {})
-        for pose in poses:
-            if pose not in of_agent:
-                of_agent[pose] = walk(posed(agent, pose), seeds, workers)
-                yield
 
 
 def compared(of_agent: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -188,7 +170,6 @@ def run(arguments: Arguments) -> None:
     for pose in arguments.poses:
         if pose not in POSES:
             raise UserError(f"--poses {pose} is unknown{did_you_mean(pose, POSES)}")
-    poses = list(dict.fromkeys([AS_IT_WAS, *arguments.poses]))
     agents = find_agents(arguments.runs, [], None, [])
     for agent in agents:
         if agent.env_id != environments.DEFAULT:
@@ -197,26 +178,23 @@ def run(arguments: Arguments) -> None:
             )
     seeds = range(arguments.seed, arguments.seed + arguments.terrains)
     results = _found(arguments.out, seeds)
-    for _ in measure(agents, poses, seeds, arguments.workers, results):
-        _keep(arguments.out, agents, seeds, results)
+    files = {p.name: checkpoint.load(p.checkpoint).path.name for p in agents if p.checkpoint}
+    facts = {
+        "benchmark": "moved_cameras", "seeds": list(seeds), "policies": files,
+        "provenance": provenance({"seed": seeds[0]}), "results": results,
+    }  # fmt: skip
+    for agent in agents:
+        of_agent = results.setdefault(agent.name, {})
+        for pose in dict.fromkeys([AS_IT_WAS, *arguments.poses]):
+            if pose in of_agent:
+                continue
+            found = of_agent[pose] = walk(posed(agent, pose), seeds, arguments.workers)
+            said = found.get("refused") or f"{np.mean(found['success']):.2f}"
+            print(f"{agent.name}, {pose}: {said}", file=sys.stderr, flush=True)
+            if arguments.out is not None:
+                with writing(Path(arguments.out)):
+                    write(Path(arguments.out), (json.dumps(facts, indent=1) + "\n").encode())
     print(table({agent.name: results[agent.name] for agent in agents}))
-
-
-def _keep(
-    out: str | None, agents: Sequence[Agent], seeds: Sequence[int], results: dict[str, Any]
-) -> None:
-    name, of_agent = [*results.items()][-1]
-    pose, found = [*of_agent.items()][-1]
-    said = found.get("refused") or f"{np.mean(found['success']):.2f}"
-    print(f"{name}, {pose}: {said}", file=sys.stderr, flush=True)
-    if out is not None:
-        files = {p.name: checkpoint.load(p.checkpoint).path.name for p in agents if p.checkpoint}
-        facts = {
-            "benchmark": "moved_cameras", "seeds": list(seeds), "policies": files,
-            "provenance": provenance({"seed": seeds[0]}), "results": results,
-        }  # fmt: skip
-        with writing(Path(out)):
-            write(Path(out), (json.dumps(facts, indent=1) + "\n").encode())
 
 
 main = figure.file_command(
@@ -224,15 +202,9 @@ main = figure.file_command(
     figure.option("runs", nargs="*", metavar="RUN", default=list(SHIPPED)),
     figure.option("--out", metavar="FILE", help="save the figures here (JSON), and resume"),
     figure.option("--terrains", type=positive, default=100, help="default %(default)s"),
-    figure.option(
-        "--seed", type=int, default=EVALUATION_SEED, help="first seed (default %(default)s)"
-    ),
-    figure.option(
-        "--poses",
-        nargs="+",
-        default=list(POSES),
-        metavar="POSE",
-        help=f"of these: {'; '.join(POSES)}",
-    ),
+    figure.option("--seed", type=int, default=EVALUATION_SEED,
+                  help="first seed (default %(default)s)"),
+    figure.option("--poses", nargs="+", default=list(POSES), metavar="POSE",
+                  help=f"of these: {'; '.join(POSES)}"),
     figure.option("--workers", type=positive, default=1, help="processes (default 1)"),
-)
+)  # fmt: skip

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from experiments import figure
-from experiments.figure import Arguments, Rows
+from experiments.figure import Arguments, Lines, Rows
 from training import es, ppo
 from training.algorithms import es_config
 from training.analysis.agents import EVALUATION_SEED, find_agents
@@ -54,29 +54,18 @@ class Task:
     """File in `configs`, by trainer."""
     env_steps: int
     outcome: str
-    """What of an episode's records is measured beside the reward."""
+    """Measure of an episode beside the reward."""
     both: tuple[str, ...] = ()
-    """What is changed in the presets."""
+    """Changes of the presets."""
     quick: tuple[str, ...] = ()
 
 
+_STONES = {"es": "stepping_stones.yaml", "ppo": "stepping_stones_ppo.yaml"}
+_CAR = {"es": "car_racing.yaml", "ppo": "car_racing_ppo.yaml"}
+_PATCH = ("policy.patch=[2,2]",)
 TASKS = {
-    "stones": Task(
-        "stepping stones",
-        {"es": "stepping_stones.yaml", "ppo": "stepping_stones_ppo.yaml"},
-        60_000,
-        "distance_m",
-        ("policy.patch=[2,2]",),
-        ("episode_s=1",),
-    ),
-    "car": Task(
-        "CarRacing",
-        {"es": "car_racing.yaml", "ppo": "car_racing_ppo.yaml"},
-        30_000,
-        "tiles",
-        (),
-        ("env.episode_frames=40",),
-    ),
+    "stones": Task("stepping stones", _STONES, 60_000, "distance_m", _PATCH, ("episode_s=1",)),
+    "car": Task("CarRacing", _CAR, 30_000, "tiles", (), ("env.episode_frames=40",)),
 }
 QUICK = {
     "es": ("popsize=4", "terrains=1", "center_terrains=1"),
@@ -93,11 +82,10 @@ def overrides(task: Task, trainer: str, seed: int, quick: bool) -> list[str]:
     """The overrides of a run's preset: environment and policy are those of `training.es`."""
     shorter = task.quick if quick else ()
     job = dump(es_config.load_config(preset(task, "es"), [*task.both, *shorter]))
-    for key in ("init_seed", "feature_seed"):
-        job["policy"][key] = seed
-    same = {key: job[key] for key in ("env_id", "env", "policy", "episode_s", "feature_map")}
-    same |= {key: job[key] for key in ("num_features", "num_lambda_features")}
-    changes = [assignment(key, value) for key, value in same.items() if value is not None]
+    job["policy"] |= {"init_seed": seed, "feature_seed": seed}
+    same = ("env_id", "env", "policy", "episode_s", "feature_map", "num_features",
+            "num_lambda_features")  # fmt: skip
+    changes = [assignment(key, job[key]) for key in same if job[key] is not None]
     return [*changes, "workers=1", f"seed={seed}", *(QUICK[trainer] if quick else ())]
 
 
@@ -115,30 +103,31 @@ def train(run: Path, task: Task, trainer: str, changes: Sequence[str], env_steps
     when the trainer ends early.
     """
     while (made := steps_made(run))[1] < env_steps:
-        words = ["--resume", str(run)]
+        words = ["--resume", str(run), "--set"]
         if not (run / CONFIG).exists():
             words = ["--config", str(preset(task, trainer)), "--out", str(run), "--set", *changes]
         fit = 1
         if made[0]:
-            each = np.diff(read_metrics(run).columns["env_steps"], prepend=0.0)
-            longest = _LONGER * each.max()
-            fit = int(np.clip((env_steps - made[1]) // longest, 1, _PORTION))
+            longest = np.diff(read_metrics(run).columns["env_steps"], prepend=0.0).max()
+            fit = int(np.clip((env_steps - made[1]) // (_LONGER * longest), 1, _PORTION))
         began = time.process_time()
-        iterations = f"iterations={made[0] + fit}"
-        words = [*words, iterations] if "--set" in words else [*words, "--set", iterations]
-        status = TRAINERS[trainer](words)
+        status = TRAINERS[trainer]([*words, f"iterations={made[0] + fit}"])
         _add_cost(run, "training_cpu_s", began)
         if status != 0:
             raise SystemExit(status)
 
 
+def _write(file: Path, facts: Any) -> None:
+    with writing(file):
+        write_atomically(file, json.dumps(facts).encode())
+
+
 def _add_cost(run: Path, name: str, began: float) -> None:
-    """Add this process's seconds since then to what is written down of a run."""
+    """Add this process's seconds since `began` to the cost of a run."""
     file = run / "cost.json"
     known = json.loads(read_bytes(file)) if file.exists() else {}
     known[name] = round(known.get(name, 0.0) + time.process_time() - began, 1)
-    with writing(file):
-        write_atomically(file, json.dumps(known).encode())
+    _write(file, known)
 
 
 def drive(run: Path, outcome: str, seeds: Sequence[int]) -> dict[str, list[float]]:
@@ -147,12 +136,10 @@ def drive(run: Path, outcome: str, seeds: Sequence[int]) -> dict[str, list[float
     if not file.exists():
         began = time.process_time()
         (entry,) = evaluate(find_agents([str(run)], [], None, []), seeds)
-        found = {key: [float(e[key]) for e in entry["records"]] for key in ("reward", outcome)}
-        if entry["success_rate"] is not None:
-            found["success"] = [float(e["success"]) for e in entry["records"]]
+        keys = ["reward", outcome] + ["success"] * (entry["success_rate"] is not None)
+        found = {key: [float(e[key]) for e in entry["records"]] for key in keys}
         _add_cost(run, "evaluation_cpu_s", began)
-        with writing(file):
-            write_atomically(file, json.dumps(found).encode())
+        _write(file, found)
     known: dict[str, list[float]] = json.loads(read_bytes(file))
     return known
 
@@ -186,28 +173,25 @@ def fresh(of_trainer: Rows, key: str) -> np.ndarray:
     return np.array([one["fresh"][key] for one in of_trainer])
 
 
-def show(results: dict[str, dict[str, Any]]) -> list[str]:
+def show(results: dict[str, dict[str, Rows]]) -> Lines:
     """The figures as a table of Markdown."""
-    lines = [
-        "| | environment steps | reward | success | | core-minutes a run |",
-        "|---|---|---|---|---|---|",
-    ]
+    yield "| | environment steps | reward | success | | core-minutes a run |"
+    yield "|---|---|---|---|---|---|"
     for key, of_task in results.items():
         task = TASKS[key]
         for trainer, runs in of_task.items():
-            cells = [_cell(fresh(runs, "reward"), mean_interval)]
+            steps = np.mean([run["env_steps"][-1] for run in runs])
+            cells = [f"{steps:,.0f}", _cell(fresh(runs, "reward"), mean_interval)]
             whether = "success" in runs[0]["fresh"]
             cells += [_cell(fresh(runs, "success"), share_interval, True) if whether else "-"]
             cells += [f"{task.outcome} {_cell(fresh(runs, task.outcome), mean_interval)}"]
-            steps = np.mean([run["env_steps"][-1] for run in runs])
             cost_s = np.mean([run["cost"]["training_cpu_s"] for run in runs])
-            cells = [f"{steps:,.0f}", *cells, f"{cost_s / 60:.1f}"]
-            lines.append(f"| {task.title}, {NAMES[trainer]} | {' | '.join(cells)} |")
+            cells += [f"{cost_s / 60:.1f}"]
+            yield f"| {task.title}, {NAMES[trainer]} | {' | '.join(cells)} |"
         if len(of_task) == len(TRAINERS):
             more = fresh(of_task["ppo"], "reward") - fresh(of_task["es"], "reward")
             cell = _cell(more, mean_interval)
-            lines.append(f"| {task.title}, PPO less evolution strategies | | {cell} | | | |")
-    return lines
+            yield f"| {task.title}, PPO less evolution strategies | | {cell} | | | |"
 
 
 def _cell(values: np.ndarray, interval: Callable[..., Interval], percent: bool = False) -> str:
@@ -242,24 +226,12 @@ def draw(results: dict[str, dict[str, Any]]) -> Any:
     return plot
 
 
-def smooth(steps: Sequence[float], rewards: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    """Means of a curve over intervals with the same number of steps."""
+def smooth(steps: Sequence[float], rewards: Sequence[float]) -> np.ndarray:
+    """(2, intervals): means of a curve over intervals with the same number of steps."""
     x, y = np.array(steps, float), np.array(rewards, float)
     part = np.minimum((_STRETCHES * x / x[-1]).astype(int), _STRETCHES - 1)
-    parts = np.unique(part)
-    return (
-        np.array([x[part == one].mean() for one in parts]),
-        np.array([y[part == one].mean() for one in parts]),
-    )
-
-
-def measured_before(out: str | None) -> dict[str, dict[str, Any]]:
-    """Results by task, of the file that an earlier call wrote to `out`."""
-    file = Path(out or "") / "ppo_against_es.json"
-    if out is None or not file.exists():
-        return {}
-    results: dict[str, dict[str, Any]] = json.loads(read_bytes(file))["results"]
-    return results
+    means = [(x[part == one].mean(), y[part == one].mean()) for one in np.unique(part)]
+    return np.array(means).T
 
 
 def measure(arguments: Arguments) -> dict[str, dict[str, Any]]:
@@ -268,7 +240,8 @@ def measure(arguments: Arguments) -> dict[str, dict[str, Any]]:
     if unknown:
         raise UserError(f"TASK must be of {', '.join(TASKS)}, got {unknown[0]!r}")
     seeds = range(arguments.seed, arguments.seed + (1 if arguments.quick else SEEDS))
-    found = measured_before(arguments.out)
+    file = Path(arguments.out or "") / "ppo_against_es.json"
+    found = json.loads(read_bytes(file))["results"] if arguments.out and file.exists() else {}
     for key in arguments.tasks or TASKS:
         found[key] = trained(Path(arguments.runs), key, seeds, arguments.quick)
     return {key: found[key] for key in TASKS if key in found}

@@ -91,13 +91,10 @@ def draw(results: Rows) -> Any:
 def show(results: Rows) -> Lines:
     """Lengths, shares and conformities by dimension and coupling."""
     yield "w = |omega_i + omega_j|, in brackets of drawn pairs"
-    rows = [
-        (r["dim"], r["coupling"], f"{r['mean']:.3f} ({r['mean_drawn']:.3f})",
-         f"{r['share_long']:.4f} ({r['share_long_drawn']:.4f})", f"{r['conformity']:.4f}")
-        for r in results
-    ]  # fmt: skip
-    head = ("d", "coupling", "mean w", "share long", "conformity")
-    yield from figure.lines(head, rows, 4, -12, 18, 20, 12)
+    columns = {"d": "{dim}", "coupling": "{coupling}", "mean w": "{mean:.3f} ({mean_drawn:.3f})",
+               "share long": "{share_long:.4f} ({share_long_drawn:.4f})",
+               "conformity": "{conformity:.4f}"}  # fmt: skip
+    yield from figure.table(results, columns, 4, -12, 18, 20, 12)
     levels = ", ".join(f"{r['long']:.2f} (d = {r['dim']})" for r in results[:: len(COUPLINGS)])
     yield f"long: above {levels}, the 95th percentile of iid rows; conformity at |x + y| = 1"
 

@@ -22,7 +22,7 @@ from benchmarks import (
     timed_cases,
 )
 from benchmarks.live_memory import peak_bytes
-from benchmarks.timing import in_turn
+from experiments.timing import in_turn
 from training.algorithms import dagger
 
 from .runs import quick
