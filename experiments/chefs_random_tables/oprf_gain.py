@@ -58,9 +58,7 @@ def measure(arguments: Arguments) -> Rows:
         entry: Row = {"dim": dim, "square": square.tolist(), "mu": gains(square, dim)}
         entry["shown"] = gains(shown, dim)
         if dim == DIMS[0]:
-            entry["drawn"] = [
-                drawn_gain(v2, dim, draws, arguments.seed) for v2 in measured.split(1)
-            ]
+            entry["drawn"] = [drawn_gain(v2, dim, draws, arguments.seed) for v2 in MEASURED]
         results.append(entry)
     return results
 

@@ -48,18 +48,15 @@ def jobs(study: str, wanted: Sequence[str]) -> dict[str, BCConfig]:
     found: dict[str, BCConfig] = {}
     for arm in config.arms:
         job = load_jobs(config, path, arm, config.seeds[0])[0]
-        policy = job.policy
-        known = [other.policy for other in found.values()]
-        if (
-            isinstance(policy, PlaceMemoryConfig)
-            and (policy.memory, policy.keys) == ("linear", "geometry")
-            and policy not in known
-        ):
+        policy, known = job.policy, [other.policy for other in found.values()]
+        if not isinstance(policy, PlaceMemoryConfig) or policy in known:
+            continue
+        if (policy.memory, policy.keys) == ("linear", "geometry"):
             found[arm.name] = job
     for name in wanted:
         if name not in found:
             raise UserError(f"--arms must be of {', '.join(found)}, got {name}")
-    return {name: job for name, job in found.items() if not wanted or name in wanted}
+    return {name: found[name] for name in found if not wanted or name in wanted}
 
 
 def collected(job: BCConfig, walks: int) -> Demonstrations:
@@ -122,8 +119,8 @@ def measure(arguments: Arguments) -> Rows:
 def show(rows: Rows) -> Lines:
     """Held-out losses by variant and width, and the chosen width, in cm."""
     table = [
-        (r["arm"], *(f"{value:.3f}" for value in r["losses"]), f"{100 * r['chosen_m']:g}")
-        for r in rows
+        (row["arm"], *(f"{loss:.3f}" for loss in row["losses"]), f"{100 * row['chosen_m']:g}")
+        for row in rows
     ]
     widths = (f"{100 * width:g}" for width in rows[0]["widths_m"])
     yield from figure.lines(("held-out loss, width (cm)", *widths, "chosen"), table, 34, 8)

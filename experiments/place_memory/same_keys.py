@@ -53,19 +53,18 @@ def walk(agent: Agent, seeds: Sequence[int]) -> dict[str, list[list[float]]]:
 
 def compared(runs: Sequence[dict[str, list[list[float]]]]) -> dict[str, Any]:
     """Success and reward by memory, and the ratio of rewards, linear to exact, with intervals."""
-    values = {name: np.array([run[name] for run in runs]) for name in MEMORIES}
-    rewards = {name: found[..., 0] for name, found in values.items()}
-    facts: dict[str, Any] = {
-        name: {
-            "success": float(found[..., 1].mean()),
-            "success_interval_95": share_interval(found[..., 1]),
-            "reward": float(rewards[name].mean()),
-            "reward_interval_95": mean_interval(rewards[name]),
-        }
-        for name, found in values.items()
-    }
-    facts["reward_ratio"] = float(rewards["linear"].mean() / rewards["exact"].mean())
-    facts["reward_ratio_interval_95"] = ratio_interval(rewards["linear"], rewards["exact"])
+    facts: dict[str, Any] = {}
+    rewards = []
+    for name in MEMORIES:
+        values = np.array([run[name] for run in runs])
+        reward, success = values[..., 0], values[..., 1]
+        facts[name] = {"success": float(success.mean())}
+        facts[name]["success_interval_95"] = share_interval(success)
+        facts[name]["reward"] = float(reward.mean())
+        facts[name]["reward_interval_95"] = mean_interval(reward)
+        rewards.append(reward)
+    facts["reward_ratio"] = float(rewards[0].mean() / rewards[1].mean())
+    facts["reward_ratio_interval_95"] = ratio_interval(*rewards)
     return facts
 
 
@@ -116,8 +115,5 @@ main = figure.command(
     measure, show, draw,
     figure.option("runs", nargs="+", metavar="RUN"),
     figure.option("--terrains", type=positive, default=50, help="default %(default)s"),
-    figure.option(
-        "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE",
-        help="setting of the environment",
-    ),
+    figure.SET,
 )  # fmt: skip

@@ -80,19 +80,12 @@ def _mean(values: Sequence[float]) -> tuple[float, float]:
 
 
 def draw(results: dict[str, dict[str, list[float]]]) -> Any:
-    """Bars, one pair per policy."""
-    plot, axes = figure.new_figure(1, size=(7, 2.6))
-    (axis,) = axes[0]
-    for i, column in enumerate(COLUMNS):
-        means, errors = zip(*(_mean(r[column]) for r in results.values()), strict=True)
-        axis.barh(
-            [k + 0.4 * i for k in range(len(results))], means, 0.35, xerr=errors, label=column
-        )
-    axis.set_yticks([k + 0.2 for k in range(len(results))], list(results))
-    axis.set_xlabel("fraction of the balls in bowls at the end")
-    axis.invert_yaxis()
-    plot.legend(loc="outside lower center", ncols=len(COLUMNS), fontsize="x-small")
-    return plot
+    """Bars of the fraction of balls in bowls at the end, one pair per policy."""
+    rows = [
+        {"policy": name, **{column: _mean(values)[0] for column, values in columns.items()}}
+        for name, columns in results.items()
+    ]
+    return figure.bars(rows, "policy", COLUMNS)
 
 
 def measure(arguments: Arguments) -> dict[str, dict[str, list[float]]]:

@@ -13,6 +13,7 @@ table shows what the maps do under one stated protocol.
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from torch import Tensor
 import attention
 from experiments import figure
 from experiments.data.uci import Split, load, split
-from experiments.figure import Arguments, Lines
+from experiments.figure import Arguments, Lines, Row
 from experiments.simplex_random_features import classification_published as published
 from experiments.simplex_random_features.kernel_regression import accuracies, exact_accuracy
 from training.analysis.agents import positive
@@ -86,60 +87,45 @@ def positive_features(
     return np.concatenate(parts)
 
 
-def summary(sample: NDArray[np.float64]) -> dict[str, Any]:
+def summary(sample: NDArray[np.float64]) -> Row:
     """Mean and its standard error; None for a single draw."""
     return {"accuracy": float(sample.mean()), "error": standard_error(sample)}
 
 
-def compare(ours: dict[str, Any], printed: tuple[float, float]) -> dict[str, Any]:
+def compare(ours: Row, printed: tuple[float, float]) -> Row:
     """Ours beside a published mean and error, and the difference in combined errors."""
     z = (ours["accuracy"] - printed[0]) / float(np.hypot(ours["error"] or 0.0, printed[1]))
-    return {
-        **ours,
-        "published": printed[0],
-        "published_error": printed[1],
-        "z": z,
-        "within": abs(z) <= WITHIN_Z,
-    }
+    both = {"published": printed[0], "published_error": printed[1]}
+    return {**ours, **both, "z": z, "within": abs(z) <= WITHIN_Z}
 
 
 def simplex_tables(
     parts: Split, classes: int, name: str, repeats: int, seed: int, multiples: Sequence[int]
-) -> dict[str, Any]:
+) -> Row:
     """Fig. 8 and Tables 2 and 3 for one data set, with the paper's bandwidth."""
-    data = rows(parts, published.SIGMA[name])
+    sigma = published.SIGMA[name]
+    data = rows(parts, sigma)
     d = data[0].shape[1]
-    figure_8: dict[str, dict[str, dict[str, float]]] = {coupling: {} for coupling in FIGURE_8}
+    padded = rows(parts, sigma, 2 ** (d - 1).bit_length())
+    figure_8: dict[str, dict[str, Row]] = {coupling: {} for coupling in FIGURE_8}
     for coupling, by_multiple in figure_8.items():
         for k in multiples:
             draws = repeats if k == 1 else min(repeats, FIGURE_8_DRAWS)
             sample = positive_features(data, classes, coupling, k, draws, seed)
             by_multiple[str(k)] = summary(sample)
-    wide = 2 ** (d - 1).bit_length()
-    padded = rows(parts, published.SIGMA[name], wide)
-    table_3 = {
-        coupling: compare(
-            summary(positive_features(padded, classes, coupling, 1, repeats, seed + 1)), printed
-        )
-        for coupling, printed in published.TABLE_3[name].items()
-    }
+    table_3 = {}
+    for coupling, printed in published.TABLE_3[name].items():
+        sample = positive_features(padded, classes, coupling, 1, repeats, seed + 1)
+        table_3[coupling] = compare(summary(sample), printed)
     table_2 = {
         coupling: compare(figure_8[coupling]["1"], printed)
         for coupling, printed in published.TABLE_2[name].items()
     }
     v = torch.cat([torch.cdist(-x, data[0]).mean(1) for x in data[2].split(64)]).mean()
-    return {
-        "d": d,
-        "train": len(data[0]),
-        "test": len(data[2]),
-        "sigma": published.SIGMA[name],
-        "mean_v": float(v),
-        "published_mean_v": published.MEAN_V[name],
-        "exact": exact_accuracy(*data, classes),
-        "figure_8": figure_8,
-        "table_2": table_2,
-        "table_3": table_3,
-    }
+    facts = {"d": d, "train": len(data[0]), "test": len(data[2]), "sigma": sigma}
+    facts |= {"mean_v": float(v), "published_mean_v": published.MEAN_V[name]}
+    facts["exact"] = exact_accuracy(*data, classes)
+    return {**facts, "figure_8": figure_8, "table_2": table_2, "table_3": table_3}
 
 
 def crt_accuracies(
@@ -161,28 +147,25 @@ def crt_accuracies(
 
 def crt_table(
     parts: Split, classes: int, name: str, draws: int, seed: int, grid: Sequence[float]
-) -> dict[str, Any]:
+) -> Row:
     """Table 1 for one data set: 90 % train; validation picks sigma, the other half tests."""
     half = len(parts.y_test) // 2
-    validation = Split(parts.x_train, parts.y_train, parts.x_test[:half], parts.y_test[:half])
-    test = Split(parts.x_train, parts.y_train, parts.x_test[half:], parts.y_test[half:])
-    results: dict[str, Any] = {}
+    validation = replace(parts, x_test=parts.x_test[:half], y_test=parts.y_test[:half])
+    test = replace(parts, x_test=parts.x_test[half:], y_test=parts.y_test[half:])
+    results: Row = {}
     for method, printed in published.CRT_TABLE_1[name].items():
-        if method not in attention.available():
-            continue
-        scores = [
-            crt_accuracies(
-                method, rows(validation, sigma), classes, CRT_VALIDATION_DRAWS, seed
-            ).mean()
-            for sigma in grid
-        ]
-        sigma = grid[int(np.argmax(scores))]
-        sample = crt_accuracies(method, rows(test, sigma), classes, draws, seed + 1)
-        results[method] = {**summary(sample), "sigma": sigma, "published": printed}
+        if method in attention.available():
+            tried = (
+                crt_accuracies(method, rows(validation, s), classes, CRT_VALIDATION_DRAWS, seed)
+                for s in grid
+            )
+            sigma = grid[int(np.argmax([sample.mean() for sample in tried]))]
+            sample = crt_accuracies(method, rows(test, sigma), classes, draws, seed + 1)
+            results[method] = {**summary(sample), "sigma": sigma, "published": printed}
     return results
 
 
-def _of_set(name: str, result: dict[str, Any]) -> Lines:
+def _of_set(name: str, result: Row) -> Lines:
     """One data set's figures as text."""
     yield (
         f"\n{name}: d {result['d']}, {result['train']} train, {result['test']} test, "
@@ -207,12 +190,12 @@ def _of_set(name: str, result: dict[str, Any]) -> Lines:
         )
 
 
-def _mean(row: dict[str, Any], decimals: int) -> str:
+def _mean(row: Row, decimals: int) -> str:
     mean, error = f"{row['accuracy']:.{decimals}f}", row["error"]
     return mean if error is None else f"{mean} +- {error:.{decimals}f}"
 
 
-def draw(facts: dict[str, Any]) -> Any:
+def draw(facts: Row) -> Any:
     """Fig. 8: accuracy against m / d, shaded by one standard error, a panel for each set."""
     rows = [
         {"set": name, "coupling": coupling, "m / d": int(k), **row}
@@ -232,7 +215,7 @@ def sets_of(names: Sequence[str], quick: bool) -> Sequence[str]:
     return names or (("banknote", "cmc") if quick else AVAILABLE)
 
 
-def measure(arguments: Arguments) -> dict[str, Any]:
+def measure(arguments: Arguments) -> Row:
     """The figures of each set, and how many draws they are of."""
     quick, seed = arguments.quick, arguments.seed
     repeats = arguments.repeats or (20 if quick else 500)
@@ -248,24 +231,18 @@ def measure(arguments: Arguments) -> dict[str, Any]:
         parts = split(data, test_share=0.1)
         result["crt_table_1"] = crt_table(parts, classes, name, crt_repeats, seed, grid)
         results[name] = result
-    return {
-        "repeats": repeats,
-        "crt_repeats": crt_repeats,
-        "sigma_grid": CRT_GRID,
-        "notes": NOTES,
-        "sets": results,
-    }
+    facts = {"repeats": repeats, "crt_repeats": crt_repeats, "sigma_grid": CRT_GRID}
+    return {**facts, "notes": NOTES, "sets": results}
 
 
-def show(facts: dict[str, Any]) -> Lines:
+def show(facts: Row) -> Lines:
     """The figures of each set, and how many of Tables 2 and 3 agree with the paper."""
     for name, result in facts["sets"].items():
         yield from _of_set(name, result)
     rows = [
         row
         for result in facts["sets"].values()
-        for table in ("table_2", "table_3")
-        for row in result[table].values()
+        for row in (*result["table_2"].values(), *result["table_3"].values())
     ]
     yield (
         f"\nTables 2 and 3: {sum(row['within'] for row in rows)} of {len(rows)} figures within "
@@ -281,9 +258,7 @@ SETS = figure.option(
 DATA = figure.option("--data", metavar="DIR", help="local data folder (default: FOVEATE_DATA)")
 DRAWS = (
     figure.option("--repeats", type=positive, help="draws per figure (default 500, quick 20)"),
-    figure.option(
-        "--crt-repeats", type=positive, help="draws in CRT Table 1 (default 50, quick 5)"
-    ),
+    figure.option("--crt-repeats", type=positive, help="of CRT Table 1 (default 50, quick 5)"),
 )
 
 

@@ -14,9 +14,9 @@ def _rows(table: dict[str, list[Any]]) -> dict[str, dict[str, Any]]:
     return {name: dict(zip(columns, row, strict=True)) for name, row in table.items()}
 
 
-def _figures(table: dict[str, list[Any]]) -> dict[str, dict[str, Figure]]:
+def _figures(table: dict[str, list[Any]], unit: float) -> dict[str, dict[str, Figure]]:
     return {
-        name: {column: (accuracy, error / 1e4) for column, (accuracy, error) in row.items()}
+        name: {column: (accuracy, error * unit) for column, (accuracy, error) in row.items()}
         for name, row in _rows(table).items()
     }
 
@@ -24,7 +24,7 @@ def _figures(table: dict[str, list[Any]]) -> dict[str, dict[str, Figure]]:
 _FOUND = yaml.safe_load(Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"))
 SIGMA: dict[str, float] = _FOUND["sigma"]
 MEAN_V: dict[str, float] = _FOUND["mean_v"]
-TABLE_2, TABLE_3 = _figures(_FOUND["table_2"]), _figures(_FOUND["table_3"])
+TABLE_2, TABLE_3 = _figures(_FOUND["table_2"], 1.0), _figures(_FOUND["table_3"], 1e-4)
 CRT_TABLE_1: dict[str, dict[str, float]] = {
     name: {column: percent / 100 for column, percent in row.items()}
     for name, row in _rows(_FOUND["crt_table_1"]).items()

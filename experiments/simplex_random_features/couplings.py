@@ -13,6 +13,7 @@ Simplex Random Features, Figures 4, 6 and 7. Gaussian kernel.
 The paper prints curves; the orderings that it claims are checked and printed.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -74,14 +75,10 @@ def conformities(seed: int, d: int = 6, draws: int = 100) -> dict[str, float]:
     )
     simplex = lengths * simplex_matrix(d)
     plus = arrange(simplex.unsqueeze(0)).squeeze(0)
-    return {
-        "iid": float(independent.mean()),
-        "iid std": float(independent.std()),
-        "orthogonal": float(conformity(lengths * haar(1, d, generator)[0])),
-        "simplex": float(conformity(simplex)),
-        "simplex_plus": float(conformity(plus)),
-        "optimised": float(conformity(optimise(plus))),
-    }
+    found = {"orthogonal": haar(1, d, generator)[0] * lengths, "simplex": simplex}
+    found |= {"simplex_plus": plus, "optimised": optimise(plus)}
+    iid = {"iid": float(independent.mean()), "iid std": float(independent.std())}
+    return iid | {name: float(conformity(rows)) for name, rows in found.items()}
 
 
 def error_ratios() -> dict[str, list[float]]:
@@ -119,11 +116,9 @@ def gram_errors(sizes: Sequence[int], repeats: int, seed: int) -> Rows:
                 errors[name].append(float((features @ features.T - exact).square().sum()))
         for name, values in errors.items():
             sample = torch.tensor(values, dtype=torch.float64)
-            found = {
-                "mean": float(sample.mean()),
-                "standard_error": float(sample.std() / repeats**0.5),
-            }
-            results.append({"coupling": name, "m": m, **found})
+            error = float(sample.std() / repeats**0.5)
+            row = {"coupling": name, "m": m, "mean": float(sample.mean())}
+            results.append({**row, "standard_error": error})
     return results
 
 
@@ -141,8 +136,8 @@ def draw(results: dict[str, Any]) -> Any:
     middle.axhline(1, color="grey", lw=1, label="iid")
     middle.set(xlabel="v = |x + y|", title="Error / error of iid, d = 64 (Fig. 6)", ylim=(0, 1.05))
     for name in COUPLINGS:
-        curve = [r for r in results["gram"] if r["coupling"] == name]
-        m, mean, error = ([r[k] for r in curve] for k in ("m", "mean", "standard_error"))
+        curve = figure.select(results["gram"], coupling=name)
+        m, mean, error = (figure.column(curve, k) for k in ("m", "mean", "standard_error"))
         right.errorbar(m, mean, error, label=name, marker=".")
     right.set(xlabel="m", xscale="log", yscale="log", title="Squared Gram error (Fig. 7)")
     figure.finish(middle, right)
@@ -171,11 +166,8 @@ def show(results: dict[str, Any]) -> Lines:
         f"(theory for v -> 0: {theory.small_sum_factor('simplex', DIM, DIM):.5f})"
     )
     yield "squared Frobenius error of a Gram matrix"
-    rows = [
-        (m, *(f"{r['mean']:.4g} +- {r['standard_error']:<8.2g}"
-              for r in results["gram"] if r["m"] == m))
-        for m in dict.fromkeys(r["m"] for r in results["gram"])
-    ]  # fmt: skip
+    cells = (f"{r['mean']:.4g} +- {r['standard_error']:<8.2g}" for r in results["gram"])
+    rows = ((m, *itertools.islice(cells, 4)) for m in figure.unique(results["gram"], "m"))
     yield from figure.lines(("m", *COUPLINGS), rows, 6, 24)
 
 
