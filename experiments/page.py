@@ -11,7 +11,6 @@ from experiments.results import Cell, Results
 from experiments.task import Measure
 from training.reports.figures import Bar, Line, draw_bars, draw_lines
 from training.reports.html import (
-    Column,
     Section,
     Table,
     around,
@@ -21,7 +20,6 @@ from training.reports.html import (
     page,
     pre,
     sections_of_state,
-    table_of,
 )
 
 
@@ -87,7 +85,7 @@ def _verdict(results: Results) -> list[str]:
         best = (max if measure.higher_is_better else min)(rivals, key=means.__getitem__)
         beside = f"; baseline: {described(baseline)}" if baseline in means else ""
         lines.append(f"Best {measure.label}{_unit(measure)}: {described(best)}{beside}.")
-    verdicts = [pair.difference.verdict for *_, pairs in results.claims() for pair in pairs]
+    verdicts = [cell.verdict for *_, pairs in results.claims() for *_, cell in pairs]
     if verdicts:
         holds, other, alike = (
             verdicts.count(one) for one in ("holds", "the other way", "not told apart")
@@ -115,41 +113,30 @@ def _first(results: Results) -> str | None:
 
 
 def _results(results: Results) -> Table | None:
-    variants, baseline = results.variants, results.experiment.baseline
+    variants, baseline, first = results.variants, results.experiment.baseline, results.measures[0]
     if not variants:
         return None
-
-    def measured(measure: Measure) -> Column:
-        return measure.label, measure.unit, lambda v: _cell(results.cell(v.name, measure), measure)
-
-    def published(measure: Measure) -> Column:
-        def shown(variant: VariantConfig) -> str:
-            value = variant.published.get(measure.name)
-            return "" if value is None else format(value, measure.form)
-
-        return measure.label, "published", shown
-
-    def difference(variant: VariantConfig) -> str | Markup:
-        if variant.name == baseline:
-            return ""
-        return _cell(results.difference(variant.name, baseline, first), first)
-
-    def seconds(variant: VariantConfig) -> str:
-        known = results.facts.seconds.get(variant.name)
-        return "" if known is None else f"{known:.0f}"
-
-    first = results.measures[0]
-    columns: list[Column] = [
-        ("variant", "", _name), ("seeds", "", lambda variant: len(results.seeds(variant.name)))
-    ]  # fmt: skip
+    head = [("variant", ""), ("seeds", "")]
+    columns: list[list[Any]] = [
+        [_name(variant) for variant in variants],
+        [len(results.seeds(variant.name)) for variant in variants],
+    ]
     for measure in results.measures:
-        columns.append(measured(measure))
-        if any(measure.name in variant.published for variant in variants):
-            columns.append(published(measure))
-    columns += [
-        (f"minus {baseline}'s", first.label, difference), ("time", "seconds a model", seconds)
-    ]  # fmt: skip
-    return table_of(columns, variants)
+        head.append((measure.label, measure.unit))
+        columns.append([_cell(results.cell(one.name, measure), measure) for one in variants])
+        known = [variant.published.get(measure.name) for variant in variants]
+        if any(value is not None for value in known):
+            head.append((measure.label, "published"))
+            columns.append([around(v, None, measure.form) if v is not None else "" for v in known])
+    head += [(f"minus {baseline}'s", first.label), ("time", "seconds a model")]
+    differences = [results.difference(variant.name, baseline, first) for variant in variants]
+    columns.append([
+        "" if variant.name == baseline else _cell(difference, first)
+        for variant, difference in zip(variants, differences, strict=True)
+    ])  # fmt: skip
+    seconds = [results.facts.seconds.get(variant.name) for variant in variants]
+    columns.append(["" if value is None else f"{value:.0f}" for value in seconds])
+    return Table(head, [*zip(*columns, strict=True)])
 
 
 def _name(variant: VariantConfig) -> str:

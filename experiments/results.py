@@ -86,13 +86,8 @@ class Cell(NamedTuple):
         return "holds" if low > 0 else "the other way" if high < 0 else "not told apart"
 
 
-class Pair(NamedTuple):
-    """Two variants that a paper ranks."""
-
-    better: str
-    worse: str
-    difference: Cell
-    """By how much the one is better, by common seeds; negative where it is worse."""
+Pair = tuple[str, str, Cell]
+"""Two variants that a paper ranks, the better one first, and by how much it is better."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +135,7 @@ class Results:
             yield (
                 one.claim,
                 measure,
-                [Pair(a, b, self.difference(a, b, measure, sign)) for a, b in pairwise(one.arms)],
+                [(a, b, self.difference(a, b, measure, sign)) for a, b in pairwise(one.arms)],
             )
 
     def table(self) -> str:

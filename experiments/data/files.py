@@ -60,17 +60,14 @@ def find(name: str, remote: RemoteFile, folder: str | Path | None = None) -> Pat
 
     Raises UserError if it is not found.
     """
-    folders = _local_folders(name, folder) or [Path(place) for place in remote.places]
-    files = (remote.file, *remote.also)
-    for path in (place / file for place in folders for file in files):
+    folders, files = _local_folders(name, folder), (remote.file, *remote.also)
+    for path in (Path(place) / file for place in folders or remote.places for file in files):
         if path.is_file():
             return path
-    if _local_folders(name, folder):
-        raise UserError(
-            f"{name} must have {' or '.join(files)} in {' or '.join(map(str, folders))}, and it is "
-            "not there"
-        )
-    return _download(name, remote)
+    if not folders:
+        return _download(name, remote)
+    places = " or ".join(map(str, folders))
+    raise UserError(f"{name} must have {' or '.join(files)} in {places}, and it is not there")
 
 
 def find_folder(name: str, inner: str, folder: str | Path | None = None) -> Path | None:

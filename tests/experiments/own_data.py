@@ -7,8 +7,10 @@ import tarfile
 import wave
 
 import numpy as np
+import pytest
 
 from experiments.__main__ import main
+from experiments.task import Learning
 
 WORDS = [f"w{number}" for number in range(10)]
 SPEAKERS, TAKES = ("ann", "bob"), (0, 4, 5, 6, 7)
@@ -95,3 +97,26 @@ def refused(words, capsys):
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     return error
+
+
+def resumes(learn, settings, data, tmp_path, target, at, watch=lambda *given: None):
+    """Training that is interrupted at a call of a module's function comes to the same numbers."""
+
+    def learned(name):
+        (tmp_path / name).mkdir(exist_ok=True)
+        return learn(Learning(settings, 0, tmp_path / name, data=data))
+
+    whole, honest, calls = learned("a"), getattr(*target), []
+
+    def stopping(*given, **named):
+        calls.append(given)
+        if len(calls) == at:
+            raise KeyboardInterrupt
+        watch(*given)
+        return honest(*given, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(*target, stopping)
+        with pytest.raises(KeyboardInterrupt):
+            learned("b")
+    return learned("b") == whole

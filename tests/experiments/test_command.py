@@ -11,7 +11,6 @@ from experiments.config import load_config, settings_of
 from experiments.experiment import Experiment
 from experiments.images import ImagesConfig
 from tests.experiments.own_data import refused, table_in
-from training.compare import jobs
 
 CONFIG = """
 title: "Two maps"
@@ -67,17 +66,6 @@ def test_uptraining_begins_with_the_other_arms_weights_and_its_own_map(experimen
     exact, positive, oprf = (float(row["loss"]) for row in rows)
     assert abs(oprf - exact) < 0.1  # as the estimate is of the same attention
     assert positive != oprf
-
-
-def test_an_arm_waits_until_the_one_that_it_begins_with_is_done(experiment, tmp_path):
-    """Whatever runs beside: its state is there before, but not as it will be."""
-    parts = Experiment(load_config(experiment), experiment, tmp_path / "out").trials
-    exact, positive, oprf = parts[:3]
-    assert oprf.requires == exact.model
-    assert jobs._next([positive, oprf], [exact]) is positive
-    assert jobs._next([oprf], [exact, positive]) is None
-    assert jobs._next([exact, oprf], [positive]) is exact
-    assert jobs._next([oprf], [positive]) is oprf
 
 
 def test_some_arms_bring_what_they_begin_with_and_the_rest_can_follow(experiment, clothes, capsys):
@@ -144,10 +132,8 @@ def test_quick_results_have_a_place_of_their_own(experiment, clothes, monkeypatc
     words = (str(experiment), "--data", clothes, "--arms", "exact")
     assert main([*words, "--quick", "--set", "seeds=[0]"]) == 0
     assert main([*words, "--set", "seeds=[0]", "set={fitting.steps: 1, width: 8}"]) == 0
-    assert sorted(path.name for path in (experiment.parent / "results").iterdir()) == [
-        "two",
-        "two_quick",
-    ]
+    results = experiment.parent / "results"
+    assert {path.name for path in results.iterdir()} == {"two", "two_quick"}
 
 
 @pytest.mark.parametrize(
@@ -184,9 +170,8 @@ def test_a_loss_of_nan_is_told_and_left_out_of_means(experiment, clothes, monkey
 
     def broken(logits, labels):
         loss = honest(logits, labels)
-        return (
-            loss * float("nan") if torch.is_grad_enabled() and torch.initial_seed() > 1e6 else loss
-        )
+        second = torch.is_grad_enabled() and torch.initial_seed() > 1e6
+        return loss * float("nan") if second else loss
 
     monkeypatch.setattr(functional, "cross_entropy", broken)
     assert main(arguments(experiment, clothes)) == 0
@@ -198,8 +183,12 @@ def test_a_loss_of_nan_is_told_and_left_out_of_means(experiment, clothes, monkey
     assert "<td>NaN in 1 of 2</td>" in page  # what is ordered does not hold by the other
 
 
-def test_a_part_of_nested_settings_keeps_the_others_defaults(experiment):
+def test_a_variant_keeps_defaults_of_nested_settings_and_waits_for_the_one_it_starts_from(
+    experiment, tmp_path
+):
     whole = load_config(experiment, ["set={fitting.steps: 7}"])
+    exact, _, oprf = Experiment(whole, experiment, tmp_path / "out").trials[:3]
+    assert oprf.requires == exact.model
     own = settings_of(whole, whole.variant("oprf"), False, experiment)
     assert own.fitting.steps == 7
     assert own.fitting.warmup_steps == ImagesConfig().fitting.warmup_steps > 0
@@ -215,26 +204,25 @@ oprf,1,41,2.125
 """
 
 
-def test_orders_are_told_by_a_table_alone(experiment, tmp_path, capsys):
-    (tmp_path / "table.csv").write_text(TABLE)
-    for words in (str(tmp_path), str(tmp_path / "table.csv")):
+def test_a_table_alone_is_compared_with_the_claims(experiment, tmp_path, capsys):
+    """Of the variants and seeds that are asked for."""
+    table = tmp_path / "table.csv"
+    table.write_text(TABLE)
+    for words in (str(tmp_path), str(table)):
         assert main([str(experiment), "--claims", words]) == 0
         assert capsys.readouterr().out.splitlines() == [
             "oprf at or above positive",
             "  not told apart: oprf before positive, by 0.562 (-0.232 to 1.357)",
             "not told apart: 1",
         ]
-
-
-def test_orders_are_of_the_arms_and_seeds_that_are_asked_for(experiment, tmp_path, capsys):
-    (tmp_path / "table.csv").write_text(TABLE.replace("oprf,1,41,2.125", "oprf,1,,"))
-    words = [str(experiment), "--claims", str(tmp_path)]
-    assert main(words) == 0
-    assert "NaN in 1 of 2: oprf before positive, by 0.500" in capsys.readouterr().out
-    assert main([*words, "--set", "seeds=[0]"]) == 0
-    assert "too few seeds: oprf before positive, by 0.500" in capsys.readouterr().out
-    assert main([*words, "--arms", "positive"]) == 0
-    assert capsys.readouterr().out == "no paper ranks these variants\n"
+    table.write_text(TABLE.replace("oprf,1,41,2.125", "oprf,1,,"))
+    for change, sentence in (
+        ((), "NaN in 1 of 2: oprf before positive, by 0.500"),
+        (FEW, "too few seeds: oprf before positive, by 0.500"),
+        (("--variants", "positive"), "no paper ranks these variants\n"),
+    ):
+        assert main([str(experiment), "--claims", str(tmp_path), *change]) == 0
+        assert sentence in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.experiments.own_data import refused
 META = "meta"
 
 
-@pytest.mark.parametrize("name", ["softmax", "none", "positive", "oprf", "angular_hybrid", "elu"])
+@pytest.mark.parametrize("name", ["softmax", "none", "oprf", "angular_hybrid", "elu"])
 def test_all_of_a_transformer_goes_to_the_device(name):
     hybrid = {"num_lambda_features": 2} if name == "angular_hybrid" else {}
     own = AttentionSettings(feature_map=name, num_features=2, **hybrid)
