@@ -45,15 +45,17 @@ PROGRESS = [
 ]
 
 
+def resumed(capsys, trainer, run, file, sentence):
+    """Resuming a run is refused with a sentence that names the file."""
+    refused(capsys, trainer, ["--resume", run, "--set", "iterations=4"], file, sentence)
+
+
 @pytest.mark.parametrize(("changes", "sentence"), PROGRESS)
-def test_a_run_of_evolution_strategies_with_damaged_counters(
-    runs, tmp_path, capsys, changes, sentence
-):
+def test_a_run_with_damaged_counters(runs, tmp_path, capsys, changes, sentence):
     path, whole = latest(runs["es"], tmp_path / "run")
     state = {**whole.state, "progress": {**whole.state["progress"], **changes}}
     checkpoint.save(path, whole.policy, whole.search, whole.config, state)
-    more = ["--resume", str(tmp_path / "run"), "--set", "iterations=4"]
-    refused(capsys, es.main, more, str(path), sentence)
+    resumed(capsys, es, tmp_path / "run", path, sentence)
 
 
 @pytest.mark.parametrize(
@@ -91,8 +93,7 @@ OPTIMISER = [
 def test_a_clone_with_a_damaged_optimiser(runs, tmp_path, capsys, damage, sentence):
     path, whole = latest(runs["bc"], tmp_path / "run")
     checkpoint.save(path, whole.policy, damage(whole.search), whole.config, whole.state)
-    more = ["--resume", str(tmp_path / "run"), "--set", "iterations=3"]
-    refused(capsys, bc.main, more, str(path), sentence)
+    resumed(capsys, bc, tmp_path / "run", path, sentence)
 
 
 DEPTH, PROPRIO = "observation/depth", "observation/proprio"
@@ -112,8 +113,7 @@ def test_a_clone_with_damaged_demonstrations(runs, tmp_path, capsys, damage, sen
     checkpoint.save(path, whole.policy, whole.search, whole.config, state)  # of an earlier version
     data = tmp_path / "run" / "data" / "000001.safetensors"
     save_file({k: v.contiguous() for k, v in damage(load_file(data)).items()}, data)
-    more = ["--resume", str(tmp_path / "run"), "--set", "iterations=3"]
-    refused(capsys, bc.main, more, str(data), sentence)
+    resumed(capsys, bc, tmp_path / "run", data, sentence)
 
 
 def test_an_optimiser_from_before_its_tensors_were_counted_goes_on(runs, tmp_path):
@@ -243,7 +243,7 @@ def test_a_run_with_what_is_no_file(runs, tmp_path, capsys, name, kind):
         "circle": lambda path: path.symlink_to(path),
         "folder": lambda path: path.mkdir(),
     }[kind](run / name)
-    refused(capsys, es.main, ["--resume", str(run), "--set", "iterations=4"], str(run))
+    resumed(capsys, es, run, run, "")
 
 
 def test_a_name_that_no_file_can_have():

@@ -18,7 +18,7 @@ from training.command.errors import UserError
 CONFIG, METRICS, PROVENANCE = "config.yaml", "metrics.csv", "provenance.json"
 """Files of a run directory."""
 MOST_BYTES = 2**26
-"""Of a file that is read whole: far more than any that a command writes."""
+"""Size limit of a file that is read whole; those that commands write are far smaller."""
 
 
 def write_atomically(path: Path, data: bytes) -> None:

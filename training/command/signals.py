@@ -39,7 +39,7 @@ class _Signals:
     """Handles the signals in `_ANSWERS`: in a running command each is raised once, as Interrupted;
     before and after that, when nothing can be lost, it ends the process."""
 
-    begun = False
+    running = False
     received = 0
     since = 0.0
 
@@ -47,7 +47,7 @@ class _Signals:
         now = time.monotonic()
         if self.received and now - self.since < _GRACE_S:
             return
-        if self.received or not self.begun:
+        if self.received or not self.running:
             if sys.stderr is not None:  # else descriptor 2 may be another file's
                 with contextlib.suppress(OSError):  # its terminal is gone
                     os.write(2, f"{_ANSWERS[signal.Signals(signum)]}\n".encode())
@@ -109,7 +109,7 @@ def exit_status(command: Callable[[], int]) -> int:
     KeyboardInterrupt; 141 = 128 + SIGPIPE, as of other programs, if the reader of its output closed
     it. Within another command KeyboardInterrupt is left to that one.
     """
-    if _signals.begun:
+    if _signals.running:
         return _status(command)
     before, report = _signals.install(), sys.unraisablehook
     try:
@@ -134,7 +134,7 @@ def exit_status(command: Callable[[], int]) -> int:
 
 def _interruptible(command: Callable[[], int]) -> int:
     """As `exit_status`, but raises Interrupted, at any line of it."""
-    _signals.begun = True
+    _signals.running = True
     try:
         sys.unraisablehook = _repeating(sys.unraisablehook)
         try:
@@ -152,7 +152,7 @@ def _interruptible(command: Callable[[], int]) -> int:
             raise
         return _output_failed(error)
     finally:
-        _signals.begun = False
+        _signals.running = False
 
 
 def _status(command: Callable[[], int]) -> int:

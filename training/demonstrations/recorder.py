@@ -156,7 +156,7 @@ class _Recorder:
         self._env.close()
 
 
-def _begun(job: Job) -> Job:
+def _resumed(job: Job) -> Job:
     """The job according to the directory's files, which may lack newer settings of the environment;
     raises UserError if they hold demonstrations of another job."""
     master = job.directory / MASTER
@@ -225,7 +225,7 @@ def record_all(job: Job, episodes: int, workers: int, valid_share: float) -> Dem
             )
     with made_and_locked(directory), writing(directory):
         (directory / EPISODES).mkdir(exist_ok=True)
-        job = _begun(job)
+        job = _resumed(job)
         before = _finished(job)
         try:
             _record_missing(job, before, episodes, workers, valid_share)
@@ -242,11 +242,11 @@ def record_all(job: Job, episodes: int, workers: int, valid_share: float) -> Dem
 
 def _rescue(job: Job, valid_share: float) -> str:
     """Make the finished episodes readable after an interruption; returns a status sentence."""
-    kept = _finished(job)
-    kept_in = f"{len(kept)} finished episodes are in {job.directory}"
-    state = f"{kept_in}, and the same command records the others"
+    finished = _finished(job)
+    place = f"{len(finished)} finished episodes are in {job.directory}"
+    state = f"{place}, and the same command records the others"
     try:
-        write_master(job.directory, job.recording, kept, valid_share)
+        write_master(job.directory, job.recording, finished, valid_share)
     except OSError as error:
         state += f" ({MASTER} could not be brought up to date: {reason(error)})"
     return state

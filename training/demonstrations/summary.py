@@ -87,10 +87,10 @@ def _contact_sheet(axis: Any, reader: DemoReader, chosen: list[int]) -> None:
         demo = reader.demos[index]
         steps = np.linspace(0, len(demo) - 1, _COLUMNS).astype(int).tolist()
         for column, step in enumerate(steps):
-            picture = _picture(demo.frames[key][step])
-            height = min(picture.shape[0] / picture.shape[1], 1.0)
+            image = _image(demo.frames[key][step])
+            height = min(image.shape[0] / image.shape[1], 1.0)
             place = (column, column + 0.96, top + 0.96 * height, top)
-            axis.imshow(picture, cmap="gray", extent=place, interpolation="antialiased")
+            axis.imshow(image, cmap="gray", extent=place, interpolation="antialiased")
             title = f"step {step}: {demo.rewards[step]:.2f}"
             axis.text(column + 0.48, top - 0.02, title, fontsize=7, ha="center", va="bottom")
         axis.text(-0.04, top + 0.5, f"demo {demo.number}", fontsize=8, rotation=90, ha="right")
@@ -99,7 +99,7 @@ def _contact_sheet(axis: Any, reader: DemoReader, chosen: list[int]) -> None:
     axis.set_title(f"{reader.recording.env_id}: {key}; step: reward", fontsize=9)
 
 
-def _picture(frame: NDArray[Any]) -> NDArray[Any]:
+def _image(frame: NDArray[Any]) -> NDArray[Any]:
     """An image (height, width, 3) itself; of other arrays, the slices of the last two axes."""
     if frame.ndim == 3 and frame.shape[-1] in (3, 4) and frame.dtype == np.uint8:
         return frame

@@ -1,4 +1,4 @@
-"""The one checkpoint format: a safetensors file whose metadata holds the run's configuration.
+"""The checkpoint format: a safetensors file whose metadata holds the run's configuration.
 
 Tensors are named `policy/...` (the policy's state, with normaliser and random projections) and
 `search/...` (the optimiser's). Metadata: `format`, `version`, `config` and `state`, the last two
@@ -333,7 +333,7 @@ def with_repair(settings: Any, repair: Repair, whose: str | Path) -> Any:
 
     seeing = policies.PolicyConfig | policies.PlaceMemoryConfig | policies.PooledPolicyConfig
     if not isinstance(settings, seeing):
-        raise UserError(f"repair {repair}: {whose} is a {settings.name}, has none")
+        raise UserError(f"repair {repair}: {whose} is a {settings.name}, which has none")
     return dataclasses.replace(settings, repair=repair)
 
 

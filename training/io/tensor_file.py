@@ -1,6 +1,8 @@
 """The header of a safetensors file: the declared tensors, before any of them is read."""
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -18,9 +20,9 @@ _DTYPES = {
     "BOOL": torch.bool,
 }  # fmt: skip
 _MOST_BYTES = 2**30
-"""Of a file: the largest policy, with its optimiser; those here have megabytes."""
+"""Size limit of a file; a policy with its optimiser has megabytes."""
 _MOST_HEADER_BYTES = 2**24
-"""Of a header, the run's configuration in it; one has kilobytes."""
+"""Size limit of a header, which holds the run's configuration; it has kilobytes."""
 
 
 def read_header(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
@@ -30,7 +32,7 @@ def read_header(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     safetensors itself checks that the tensors fill the file without gaps or overlaps, so that they
     never need more memory than the file has bytes.
     """
-    try:
+    with _whole(path):
         check_regular(path)
         with path.open("rb") as raw:
             header, size = int.from_bytes(raw.read(8), "little"), path.stat().st_size
@@ -39,35 +41,25 @@ def read_header(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
                 f"{path} has {size} bytes, where at most {_MOST_BYTES} are read as a checkpoint"
             )
         if _MOST_HEADER_BYTES < header < size:
-            raise UserError(
-                f"{path} has a header of {header} bytes, where at most {_MOST_HEADER_BYTES} are "
-                "read"
-            )
+            most = f"at most {_MOST_HEADER_BYTES} are read"
+            raise UserError(f"{path} has a header of {header} bytes, where {most}")
         with safe_open(path, framework="pt") as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
             return file.metadata() or {}, {k: _like(path, k, v) for k, v in slices.items()}
-    except (SafetensorError, OSError) as error:
-        raise _not_whole(path, error) from None
 
 
 def read_tensors(path: Path, names: list[str]) -> dict[str, Tensor]:
     """These tensors. Raises UserError if they cannot be read."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            # Copies: aligned as computed tensors are, and safe when the file is truncated later.
-            return {name: file.get_tensor(name).clone() for name in names}
-    except (SafetensorError, OSError) as error:
-        raise _not_whole(path, error) from None
+    with _whole(path), safe_open(path, framework="pt") as file:
+        # Copies: aligned as computed tensors are, and safe when the file is truncated later.
+        return {name: file.get_tensor(name).clone() for name in names}
 
 
 def sha256_of_tensors(path: Path) -> str:
     """SHA-256 of the bytes after the header. Raises UserError if they cannot be read."""
-    try:
-        with path.open("rb") as file:
-            file.seek(8 + int.from_bytes(file.read(8), "little"))
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise _not_whole(path, error) from None
+    with _whole(path), path.open("rb") as file:
+        file.seek(8 + int.from_bytes(file.read(8), "little"))
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _like(path: Path, name: str, part: object) -> Tensor:
@@ -81,9 +73,14 @@ def _like(path: Path, name: str, part: object) -> Tensor:
         ) from None
 
 
-def _not_whole(path: Path, error: Exception) -> UserError:
-    why = reason(error) if isinstance(error, OSError) else error
-    return UserError(
-        f"{path} is not a complete safetensors file ({why}); it may have been cut short or be of "
-        "another kind"
-    )
+@contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    """UserError if the block cannot read a file as safetensors."""
+    try:
+        yield
+    except (SafetensorError, OSError) as error:
+        why = reason(error) if isinstance(error, OSError) else error
+        raise UserError(
+            f"{path} is not a complete safetensors file ({why}); it may have been cut short or be "
+            "of another kind"
+        ) from None
