@@ -73,12 +73,29 @@ def test_a_study_and_what_it_leaves(finished):
     assert costs["exact"]["attention"] < costs["exact"]["total"]
 
 
-def test_evaluations_are_of_the_final_policies_on_evaluation_scenes(finished):
+def test_the_files_of_a_study_belong_together(finished):
+    """The last stage starts from the one before, the evaluation is of it, on evaluation scenes; the
+    first seed's policies are put aside; seeds reach policies and their features."""
     _, out = finished
+    runs = out / "runs"
+    start = checkpoint.load(runs / "exact-s1" / "checkpoints" / "000000.safetensors")
+    end = checkpoint.load(runs / "exact-s1-1" / "checkpoints" / "000002.safetensors")
+    assert all(torch.equal(start.policy[name], end.policy[name]) for name in end.policy)
     entry = figures(out)["exact-s1--head-wind-0.05.json"]
     assert entry["seeds"] == [100_000, 100_001, 100_002]
     assert entry["env_settings"] == {"wind": 0.05}
     assert figures(out)["exact-s1.json"]["episodes"] == 5
+    names = sorted(path.name for path in (out / "policies").iterdir())
+    assert names == ["exact-s0.safetensors", "favor-m-16-s0.safetensors"]
+    whole = checkpoint.load(checkpoint.resolve(runs / "exact-s0"))
+    alone = checkpoint.load(out / "policies" / "exact-s0.safetensors")
+    assert alone.search == {}
+    assert all(torch.equal(whole.policy[name], alone.policy[name]) for name in whole.policy)
+    assert alone.config == whole.config
+    configs = [checkpoint.load(checkpoint.resolve(runs / f"favor-m-16-s{s}")).config
+               for s in (0, 1)]  # fmt: skip
+    found = [(c["seed"], c["policy"]["init_seed"], c["policy"]["feature_seed"]) for c in configs]
+    assert found == [(0, 0, 0), (1, 1, 1)]
 
 
 def test_info_does_not_replace_what_an_evaluation_measured(tmp_path, monkeypatch):
@@ -107,42 +124,11 @@ def test_the_page_shows_what_each_stage_brings(finished):
     assert "head wind, 0.05" in table
     assert "after stage 2" in table
     outcomes = [
-        np.array(
-            [
-                [r["success"] for r in figures(out)[f"exact-s{s}{end}.json"]["records"]]
-                for s in (0, 1)
-            ]
-        )
+        [[r["success"] for r in figures(out)[f"exact-s{s}{end}.json"]["records"]] for s in (0, 1)]
         for end in ("-1", "")
     ]
-    gain = 100 * (outcomes[1] - outcomes[0]).mean()
+    gain = 100 * np.subtract(*outcomes[::-1]).mean()
     assert f"<td>{gain:+.1f} <small>" in table
-
-
-def test_the_last_stage_starts_from_the_one_before(finished):
-    _, out = finished
-    start = checkpoint.load(out / "runs" / "exact-s1" / "checkpoints" / "000000.safetensors")
-    end = checkpoint.load(out / "runs" / "exact-s1-1" / "checkpoints" / "000002.safetensors")
-    assert all(torch.equal(start.policy[name], end.policy[name]) for name in end.policy)
-
-
-def test_the_first_seed_s_policies_are_put_aside(finished):
-    _, out = finished
-    names = sorted(path.name for path in (out / "policies").iterdir())
-    assert names == ["exact-s0.safetensors", "favor-m-16-s0.safetensors"]
-    whole = checkpoint.load(checkpoint.resolve(out / "runs" / "exact-s0"))
-    alone = checkpoint.load(out / "policies" / "exact-s0.safetensors")
-    assert alone.search == {}
-    assert all(torch.equal(whole.policy[name], alone.policy[name]) for name in whole.policy)
-    assert alone.config == whole.config
-
-
-def test_seeds_reach_policy_and_features(finished):
-    _, out = finished
-    configs = [checkpoint.load(checkpoint.resolve(out / "runs" / f"favor-m-16-s{s}")).config
-               for s in (0, 1)]  # fmt: skip
-    found = [(c["seed"], c["policy"]["init_seed"], c["policy"]["feature_seed"]) for c in configs]
-    assert found == [(0, 0, 0), (1, 1, 1)]
 
 
 def test_a_finished_study_stays_as_it_is(finished, capsys):
@@ -281,22 +267,23 @@ def test_bad_input(tmp_path, capsys, changes, sentence):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_training_preset_is_no_study(tmp_path, capsys):
-    sentence = "stepping_stones.yaml is no study: it has neither stages nor variants"
-    refused(capsys, ROOT / "configs" / "stepping_stones.yaml", tmp_path / "out", sentence)
-
-
-def test_an_unknown_field_of_the_command_line(tmp_path, capsys):
+def test_other_bad_input(tmp_path, capsys):
+    """Errors are in the words of the file and of the command line."""
+    out = tmp_path / "out"
+    preset = ROOT / "configs" / "stepping_stones.yaml"
+    refused(capsys, preset, out, "stepping_stones.yaml is no study: it has neither stages nor var")
     path = write_study(tmp_path)
-    assert conduct(path, tmp_path / "out", "--set", "speed=1") == 2
+    assert conduct(path, out, "--set", "speed=1") == 2
     assert f"{path} with --set speed=1: unknown key speed" in capsys.readouterr().err
-
-
-def test_an_unknown_setting_of_a_known_environment(tmp_path, capsys):
-    job = {"env_id": "SteppingStones-v0"}
+    assert conduct(path, out, "--unpack", str(tmp_path)) == 2
+    assert f"{tmp_path} holds no record of a study: a record has a" in capsys.readouterr().err
     points = [{"x": 1, "set": {"gap": 1}}]
+    job = {"env_id": "SteppingStones-v0"}
     path = write_study(tmp_path, job, curves=[CURVE | {"points": points}])
-    refused(capsys, path, tmp_path / "out", "unknown key gap; the keys known there are")
+    refused(capsys, path, out, "unknown key gap; the keys known there are")
+    renamed = {key: value for key, value in STUDY.items() if key != "arms"}
+    path.write_text(yaml.safe_dump(renamed | {"variants": [{}]}))
+    refused(capsys, path, out, "variants.0.name is missing")
 
 
 def test_a_run_whose_configuration_was_edited_is_refused(plain, tmp_path, capsys):

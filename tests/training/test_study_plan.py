@@ -82,6 +82,7 @@ def test_policies_that_cannot_repair_are_told_before_the_first_run(tmp_path, cap
 
 
 @needs_studies
+@pytest.mark.records
 @pytest.mark.parametrize("name", ["stepping_stones", "bimanual_sweep", "stepping_stones_stages"])
 def test_costs_of_published_studies_are_not_measured_again(name):
     """Settings that policies have been given since have the value that acts as before."""
@@ -106,37 +107,23 @@ def test_without_checkpoints_a_finished_study_stays_finished(light, capsys):
     assert "nothing to do" in capsys.readouterr().out
 
 
-def test_without_checkpoints_it_can_be_widened(light, tmp_path):
-    _, whole, _ = light
-    out = tmp_path / "out"
-    shutil.copytree(whole, out)
-    assert conduct(write_study(tmp_path, seeds=[0, 1, 2]), out) == 0
-    runs = {path.name for path in (out / "runs").iterdir() if checkpoint.in_run(path)}
-    assert runs == {"favor-m-16-s2", "exact-s2"}
-
-
-def test_what_needs_a_removed_policy_says_so(light, tmp_path):
-    _, whole, _ = light
-    out = tmp_path / "out"
-    shutil.copytree(whole, out)
-    assert conduct(write_study(tmp_path, curves=[CURVE]), out) == 2
-    page = (out / "report.html").read_text()
-    assert "evaluate exact-s0 along head wind" in page
-    assert "holds no checkpoint" in page
-    (out / "evaluations" / "exact-s0.json").unlink()
-    assert conduct(write_study(tmp_path, arms=STUDY["arms"][::-1]), out) == 2
-    assert "evaluate exact-s0: " in (out / "report.html").read_text()
-
-
-def test_an_unfinished_run_without_checkpoints_is_trained(light, tmp_path):
+def test_without_checkpoints_it_can_be_widened_and_unfinished_runs_are_trained(light, tmp_path):
+    """What needs a removed policy says so."""
     _, whole, _ = light
     out = tmp_path / "out"
     shutil.copytree(whole, out)
     metrics = out / "runs" / "exact-s1" / "metrics.csv"
     metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:2]))
     (out / "evaluations" / "exact-s1.json").unlink()
-    assert conduct(write_study(tmp_path), out) == 0
-    assert checkpoint.in_run(out / "runs" / "exact-s1")
+    assert conduct(write_study(tmp_path, seeds=[0, 1, 2]), out) == 0
+    runs = {path.name for path in (out / "runs").iterdir() if checkpoint.in_run(path)}
+    assert runs == {"favor-m-16-s2", "exact-s2", "exact-s1"}
+    (out / "evaluations" / "exact-s0.json").unlink()
+    assert conduct(write_study(tmp_path, curves=[CURVE]), out) == 2
+    page = (out / "report.html").read_text()
+    assert "evaluate exact-s0: " in page
+    assert "evaluate exact-s0 along head wind" in page
+    assert "holds no checkpoint" in page
 
 
 def test_a_condition_leaves_the_runs_settings_alone():

@@ -53,24 +53,26 @@ def small(out):
     return files
 
 
-def packed(tmp_path):
+def packed(tmp_path, name="record"):
     """The record of that directory, which holds other things as well."""
     small(tmp_path / "out")
     (tmp_path / "out" / "evaluations" / "notes (copy).json").write_text("of mine")
-    (tmp_path / "out" / "runs" / ".trash").mkdir()
-    pack(tmp_path / "out", tmp_path / "record", CONTENTS)
-    return tmp_path / "record"
+    (tmp_path / "out" / "runs" / ".trash").mkdir(exist_ok=True)
+    pack(tmp_path / "out", tmp_path / name, CONTENTS)
+    return tmp_path / name
 
 
 def test_the_same_files_come_back(tmp_path):
     record = packed(tmp_path)
+    for path in record.iterdir():  # the same for the same study
+        assert path.read_bytes() == (packed(tmp_path, "again") / path.name).read_bytes()
     unpack(record, tmp_path / "back")
     back = {
         path.relative_to(tmp_path / "back").as_posix(): path.read_text()
         for path in (tmp_path / "back").rglob("*")
         if path.is_file()
     }
-    assert back == small(tmp_path / "again")
+    assert back == small(tmp_path / "out")
     first = table(record / EPISODES)[0]
     assert (first["study_arm"], first["arm"]) == ("an arm", "2.5")  # a number of the same name
     assert float(first["reward"]) == 0.1 + 0.2
@@ -101,14 +103,6 @@ def test_a_record_of_before_is_read_and_replaced(tmp_path):
         assert (tmp_path / "back" / name).read_text() == text
     pack(tmp_path / "back", record, CONTENTS)
     assert {path.name: path.read_bytes() for path in record.iterdir()} == now
-
-
-def test_a_record_is_the_same_for_the_same_study(tmp_path):
-    small(tmp_path / "out")
-    for name in ("one", "two"):
-        pack(tmp_path / "out", tmp_path / name, CONTENTS)
-    for path in (tmp_path / "one").iterdir():
-        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
 
 
 def test_a_row_that_a_kill_cut_short_is_left_out(tmp_path):
@@ -147,6 +141,7 @@ SMALLEST = "bimanual_sweep_choices"
 
 
 @needs_studies
+@pytest.mark.records
 def test_a_published_record_is_written_again_with_its_page(tmp_path, capsys):
     """From its own files, whose numbers it does not change."""
     kept, new = STUDIES / SMALLEST, tmp_path / "again"
@@ -178,7 +173,7 @@ def test_evaluations_of_another_number_of_episodes_are_told(tmp_path, capsys):
 
 
 @needs_studies
-@pytest.mark.slow
+@pytest.mark.records
 @pytest.mark.parametrize("name", sorted({one.parent.name for one in STUDIES.glob("*/study.yaml")}))
 def test_every_table_of_a_published_page_comes_of_its_record(tmp_path, name):
     again(name, tmp_path, "--page")
@@ -225,6 +220,7 @@ def test_a_record_takes_no_other_place(tmp_path, capsys):
 
 
 @needs_studies
+@pytest.mark.records
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in STUDIES.glob("*/study.yaml")))
 def test_rows_of_published_tables_say_what_they_are_of(name):
     rows = table(STUDIES / name / EPISODES)

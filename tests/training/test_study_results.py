@@ -58,23 +58,18 @@ def test_quantiles_of_student():
     assert found == pytest.approx(list(integrated.values()), rel=1e-6)
 
 
-def test_one_seed_has_the_usual_interval_over_scenes():
+def test_intervals_of_known_cases():
+    """One seed: the usual interval over scenes. Scenes all alike: over seeds, t of two degrees
+    times the standard error. Seeds all alike count once."""
     rewards = generator(2).normal(3.0, 2.0, (1, 31))
     half = 2.0423 * rewards.std(ddof=1) / 31**0.5
     expected = rewards.mean() - half, rewards.mean() + half
     assert mean_interval(rewards) == pytest.approx(expected, rel=1e-3)
-
-
-def test_seeds_alone_have_the_usual_interval_over_seeds():
-    """Seeds of 1, 2 and 3 on scenes all alike: t of two degrees times the standard error."""
-    rewards = np.repeat([[1.0], [2.0], [3.0]], 50, axis=1)
     half = 4.3027 / 3**0.5
-    assert mean_interval(rewards) == pytest.approx((2 - half, 2 + half), rel=1e-4)
-
-
-def test_scenes_that_seeds_share_do_not_count_twice():
-    """Seeds all alike are one: the interval is over scenes."""
-    rewards = generator(3).normal(3.0, 2.0, (1, 40))
+    alike = np.repeat([[1.0], [2.0], [3.0]], 50, axis=1)
+    assert mean_interval(alike) == pytest.approx((2 - half, 2 + half), rel=1e-4)
+    assert seeds_interval(alike[:, 0]) == pytest.approx((2 - half, 2 + half), rel=1e-4)
+    assert seeds_interval(np.array([1.0])) is None
     assert mean_interval(np.repeat(rewards, 4, axis=0)) == pytest.approx(mean_interval(rewards))
 
 
@@ -101,29 +96,18 @@ def test_intervals_cover_what_they_say():
     assert (held / tries <= 0.995).all(), held / tries
 
 
-def test_scenes_are_paired_in_a_ratio():
-    """Twice the reward on every scene is a ratio of exactly 2, however the scenes differ."""
+def test_ratios_of_known_cases():
+    """Scenes are paired: twice the reward on every scene is a ratio of exactly 2, however they
+    differ. Seeds are of both: of 3.9 to 4.1 each, the variance is of a difference of means of 2,
+    t of 2 degrees. There is none to a reward around zero."""
     rewards = generator(3).uniform(0.1, 10, (1, 30))
     assert ratio_interval(2 * rewards, rewards) == pytest.approx((2.0, 2.0))
     low, high = ratio_interval(generator(4).uniform(0.1, 10, (1, 30)), rewards)
     assert high - low > 0.3
-
-
-def test_a_ratio_has_the_seeds_of_both_arms():
-    """Seeds of 3.9 to 4.1 each: the variance of a difference of means of 2, t of 2 degrees."""
-    rewards = np.repeat([[3.9], [4.1]], 4, axis=1)
+    alike = np.repeat([[3.9], [4.1]], 4, axis=1)
     half = 4.3027 * (2 * 0.02 / 2) ** 0.5 / 4
-    assert ratio_interval(rewards, rewards) == pytest.approx((1 - half, 1 + half), rel=1e-3)
-
-
-def test_no_ratio_to_a_reward_around_zero():
+    assert ratio_interval(alike, alike) == pytest.approx((1 - half, 1 + half), rel=1e-3)
     assert ratio_interval(np.ones((1, 4)), np.array([[-1.0, 1.0, 1, 1]])) is None
-
-
-def test_one_value_a_seed_has_an_interval_by_students_t():
-    low, high = seeds_interval(np.array([1.0, 2.0, 3.0]))
-    assert (low, high) == (pytest.approx(2 - 2.484, abs=1e-3), pytest.approx(2 + 2.484, abs=1e-3))
-    assert seeds_interval(np.array([1.0])) is None
 
 
 def test_shares_stay_inside_and_have_a_width_at_the_ends():
@@ -199,12 +183,7 @@ def test_a_damaged_evaluation(tmp_path, text, reason):
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("[]", "of type list, where keys"),
-        ("{}", "env_settings is missing"),
-        ("null", "of type NoneType"),
-    ],
+    ("text", "reason"), [("[]", "of type list, where keys"), ("{}", "env_settings is missing")]
 )
 def test_a_file_without_what_it_must_hold(tmp_path, text, reason):
     (tmp_path / "a.json").write_text(text)

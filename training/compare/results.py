@@ -187,6 +187,7 @@ class Results:
     references: dict[str, Row] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """Where the costs were measured."""
+    _read: dict[Any, Scores | None] = field(default_factory=dict, repr=False)
 
     @property
     def names(self) -> list[str]:
@@ -215,10 +216,13 @@ class Results:
         A point that changes nothing has the first episodes on the task.
         """
         episodes = self.study.episodes if curve is None else curve.episodes
-        if curve is None or point is None or curve.is_of_the_task(point):
-            return read_scores([evaluation_file(self.out, name) for name in files], episodes)
-        places = [evaluation_file(self.out, name, curve.name, point.x) for name in files]
-        return read_scores(places, episodes)
+        place: tuple[Any, ...] = ()
+        if curve is not None and point is not None and not curve.is_of_the_task(point):
+            place = curve.name, point.x
+        paths = tuple(evaluation_file(self.out, name, *place) for name in files)
+        if (paths, episodes) not in self._read:
+            self._read[paths, episodes] = read_scores(paths, episodes)
+        return self._read[paths, episodes]
 
     def by_seed(self, variant: str) -> dict[int, Scores]:
         """A variant's episodes on the task, by seed."""
