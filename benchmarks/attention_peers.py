@@ -9,6 +9,7 @@ import contextlib
 import io
 import warnings
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -29,13 +30,13 @@ def peers(dim: int, causal: bool, device: str) -> tuple[dict[str, Attention], li
     """Those that can be imported, by name, and one note for each that cannot."""
     found: dict[str, Attention] = {}
     notes = []
-    builders = {
+    builders: dict[str, Callable[[int, bool, str], Attention]] = {
         f"performer-pytorch m={FEATURES}": _performer_pytorch,
         f"fast-transformers m={FEATURES}": _fast_transformers,
     }
     if causal and torch.device(device).type == "cuda":
-        builders[f"flash-linear-attention, FAVOR+ m={FEATURES}"] = _flash_linear_attention
-        builders["flash-linear-attention, ELU"] = _flash_linear_attention_elu
+        builders[f"flash-linear-attention, FAVOR+ m={FEATURES}"] = partial(_flash, False)
+        builders["flash-linear-attention, ELU"] = partial(_flash, True)
     for name, build in builders.items():
         try:
             # Imported by name: their messages and deprecation warnings are not ours to print.
@@ -78,33 +79,24 @@ def _fast_transformers(dim: int, causal: bool, device: str) -> Attention:
     return attend
 
 
-def _flash_linear_attention(dim: int, causal: bool, device: str) -> Attention:
-    """Features of our map, products by its kernel. The kernel has no scale of a key's own, so
-    features of keys are brought to one scale first."""
+def _flash(elu: bool, dim: int, causal: bool, device: str) -> Attention:
+    """Products by its kernel, of d features ELU(x) + 1 (Katharopoulos et al. 2020) or of features
+    of our FAVOR+. The kernel has no scale for each key, so those of keys are brought to one scale.
+    """
     chunked = import_module("fla.ops.linear_attn").chunk_linear_attn
-    own = attention.feature_map("positive", dim, FEATURES).to(device)
+    ours = attention.feature_map("positive", dim, FEATURES).to(device)
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        phi_q = own.scaled_queries(q * dim**-0.25).mantissa
-        keys = own.scaled_keys(k * dim**-0.25)
-        scale = keys.log_scale - keys.log_scale.amax(-2, keepdim=True)
-        return _chunked(chunked, phi_q, keys.mantissa * scale.exp(), v)
+        if elu:
+            phi_q, phi_k = functional.elu(q) + 1, functional.elu(k) + 1
+        else:
+            keys = ours.scaled_keys(k * dim**-0.25)
+            scale = keys.log_scale - keys.log_scale.amax(-2, keepdim=True)
+            phi_q = ours.scaled_queries(q * dim**-0.25).mantissa
+            phi_k = keys.mantissa * scale.exp()
+        # Its order is (batch, L, heads, d).
+        by_token = (t.to(v.dtype).transpose(1, 2).contiguous() for t in (phi_q, phi_k, v))
+        output: Tensor = chunked(*by_token, scale=1.0)[0]
+        return output.transpose(1, 2)
 
     return attend
-
-
-def _flash_linear_attention_elu(dim: int, causal: bool, device: str) -> Attention:
-    """ELU(x) + 1 (Katharopoulos et al. 2020): d features."""
-    chunked = import_module("fla.ops.linear_attn").chunk_linear_attn
-
-    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return _chunked(chunked, functional.elu(q) + 1, functional.elu(k) + 1, v)
-
-    return attend
-
-
-def _chunked(chunked: Callable[..., Any], phi_q: Tensor, phi_k: Tensor, v: Tensor) -> Tensor:
-    """Its order is (batch, L, heads, d)."""
-    by_token = (t.to(v.dtype).transpose(1, 2).contiguous() for t in (phi_q, phi_k, v))
-    output: Tensor = chunked(*by_token, scale=1.0)[0]
-    return output.transpose(1, 2)

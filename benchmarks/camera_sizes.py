@@ -1,9 +1,9 @@
-"""FLOPs and milliseconds of a decision by the size of the cameras' pictures, every pixel a token.
+"""FLOPs and milliseconds of a decision by the size of the cameras' images, every pixel a token.
 
     python -m benchmarks.camera_sizes [--out sizes.json] [--sizes 24x32 48x64 96x128] [--calls 50]
 
 Policies for SteppingStones-v0 with two cameras of that size, untrained, as what an operation costs
-does not depend on what was learned: foothold votes over the pictures that attention masks, which
+does not depend on what was learned: foothold votes over the images that attention masks, which
 differ in attention alone; then other ways to the action. They act in turn on one thread. The times
 are medians of CPU time, as other processes on the machine would lengthen wall time; of a policy
 that takes long a few calls. FLOPs are those of `training.analysis.op_counter`. What exact
@@ -36,7 +36,7 @@ def _map(name: str, m: int, n: int | None = None) -> dict[str, Any]:
     return {"controller": "vote", "feature_map": name, "num_features": m, **more}
 
 
-ARMS: dict[str, dict[str, Any]] = {
+POLICIES: dict[str, dict[str, Any]] = {
     EXACT: {"controller": "vote", "feature_map": "softmax"},
     "FAVOR+ m = 256": _map("positive", 256),
     "FAVOR+ m = 64": _map("positive", 64),
@@ -53,7 +53,7 @@ ARMS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """Settings of the policies; d = 4 and 32 hidden units, the defaults."""
 COMMON = {"patch": (1, 1), "keep": 0.3}
-LINEAR = tuple(name for name in ARMS if name != EXACT and not name.startswith("no attention"))
+LINEAR = tuple(name for name in POLICIES if name != EXACT and not name.startswith("no attention"))
 """Those whose attention is linear in the tokens."""
 
 
@@ -71,7 +71,7 @@ def _policies(size: str) -> tuple[dict[str, Any], Any]:
     with make_env(envs.STEPPING_STONES, {"front_camera": camera, "belly_camera": camera}) as env:
         made = {
             name: policies.build_for({**COMMON, **settings}, env).requires_grad_(False)
-            for name, settings in ARMS.items()
+            for name, settings in POLICIES.items()
         }
         observation, _ = env.reset(seed=EVALUATION_SEED)
     return made, observation
@@ -89,7 +89,7 @@ def _peak_mib() -> float:
 
 
 def measure(size: str, calls: int) -> dict[str, Any]:
-    """What a decision of each policy costs with pictures of this size, by name."""
+    """Costs of a decision of each policy with images of this size, by name."""
     made, observation = _policies(size)
     steps = {name: lambda policy=policy: policy.act(observation) for name, policy in made.items()}
     others = {name: step for name, step in steps.items() if name != EXACT}
@@ -125,7 +125,7 @@ def _millions(flops: int) -> str:
 def rows(results: Mapping[str, Any]) -> list[str]:
     """The figures as lines of a table of Markdown, a policy each: FLOPs and milliseconds."""
     lines = []
-    for name in ARMS:
+    for name in POLICIES:
         cells = [name]
         for one in (of_size["policies"][name] for of_size in results.values()):
             cells += [_millions(one["attention_flops"]), _millions(one["flops"])]

@@ -21,7 +21,7 @@ from training.collect.environments import make_env
 from training.runner import build_policy
 
 PARTS = (8, 16, 32, 128)
-ARMS = {
+VARIANTS = {
     "FAVOR+ m = 256": ["feature_map=positive", "num_features=256"],
     "angular m = n = 8": ["feature_map=angular_hybrid", "num_features=8"],
     "exact softmax": ["feature_map=softmax"],
@@ -64,7 +64,7 @@ def measure(words: list[str], batch: int, rounds: int) -> dict[str, float]:
 def run(arguments: Arguments) -> None:
     """Print the times of each policy."""
     print(f"{'ms a step, parts of':<22}" + "".join(f"{part:>8}" for part in PARTS))
-    for name, words in ARMS.items():
+    for name, words in VARIANTS.items():
         found = measure(words, arguments.batch, arguments.rounds)
         print(f"{name:<22}" + "".join(f"{ms:>8.1f}" for ms in found.values()), flush=True)
 

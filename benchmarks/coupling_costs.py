@@ -91,12 +91,14 @@ def show(results: dict[str, dict[str, dict[str, float]]]) -> Lines:
     """Times and numbers kept by coupling and d, with the powers by which they grow."""
     sizes = [int(d) for d in results]
     for kind in ("draw_ms", "apply_ms", "kept"):
-        yield f"\n{kind.replace('_', ', ')}\n{'d':14}" + "".join(f"{d:>12}" for d in sizes)
+        rows = []
         for name in NAMES:
             row = [found[name][kind] for found in results.values()]
             grown = ", ".join(f"{power:.1f}" for power in powers(sizes, row))
-            form = "12,.0f" if kind == "kept" else "12.3f"
-            yield f"{name:14}" + "".join(format(v, form) for v in row) + f"   powers {grown}"
+            form = ",.0f" if kind == "kept" else ".3f"
+            rows.append((name, *(format(v, form) for v in row), f"  powers {grown}"))
+        yield f"\n{kind.replace('_', ', ')}"
+        yield from figure.lines(("d", *sizes), rows, 14, *[12] * len(sizes), -1)
 
 
 main = figure.command(measure, show, draw)

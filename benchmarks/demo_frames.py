@@ -28,7 +28,7 @@ _SIZE = 500
 
 
 def draw(rng: np.random.Generator) -> NDArray[np.uint8]:
-    """A picture (500, 500, 3) of the kind that a simulator's flat colours give."""
+    """An image (500, 500, 3) of the kind that a simulator's flat colours give."""
     image = np.full((_SIZE, _SIZE, 3), (203, 191, 178), np.uint8)
     for _ in range(12):
         corners = rng.uniform(0, _SIZE, 2) + rng.uniform(-60, 60, (6, 2))
@@ -89,11 +89,12 @@ def measure(frames: list[NDArray[np.uint8]]) -> dict[str, Any]:
 def run(arguments: Arguments) -> dict[str, Any]:
     """Measure and print."""
     figures = measure(_frames(arguments.directory, arguments.frames))
-    print(
-        f"{figures['frames']} frames {tuple(figures['shape'])}: {figures['bytes'] / 1e3:.1f} kB, "
-        f"write {figures['write_ms']:.2f} ms, read {figures['read_ms']:.2f} ms "
-        f"(by h5py {figures['read_by_h5py_ms']:.2f} ms)"
+    text = (
+        "{frames} frames {shape}: {kb:.1f} kB, write {write_ms:.2f} ms, read {read_ms:.2f} ms "
+        "(by h5py {read_by_h5py_ms:.2f} ms)"
     )
+    shape = tuple(figures["shape"])
+    print(text.format(**{**figures, "shape": shape, "kb": figures["bytes"] / 1e3}))
     return figures
 
 

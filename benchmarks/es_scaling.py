@@ -1,4 +1,4 @@
-"""What training costs beside its episodes, how two workers share it, and whether memory grows.
+"""Overhead of training beside its episodes, speed-up by two workers, and growth of memory.
 
     python -m benchmarks.es_scaling [--iterations 8] [--repeats 3] [--json FILE] [--set KEY=VALUE]
 

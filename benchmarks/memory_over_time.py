@@ -1,4 +1,4 @@
-"""What do a decision and what is remembered for it cost, as a walk goes on?
+"""Cost of a decision, and size of the memory for it, over the time of a walk.
 
     python -m benchmarks.memory_over_time --out results [--seconds 60] [--growing 20]
 
@@ -46,7 +46,7 @@ Observations = list[Any]
 
 
 def walked(job: BCConfig, seconds: int, seed: int) -> tuple[Observations, dict[str, Any]]:
-    """What the expert sees in a walk of so many seconds, and a policy with each memory, by name.
+    """The expert's observations in a walk, and a policy with each memory, by name.
 
     UserError where its walk ends before.
     """

@@ -8,11 +8,12 @@ are medians of CPU time, factors medians over the turns. DIR's code runs, as in 
 """
 
 import json
-import statistics
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from experiments import figure
+from experiments.figure import Lines
 from experiments.timing import Checkout
 from training.analysis.agents import positive
 from training.io.config import UserError
@@ -21,55 +22,51 @@ HERE = Path(__file__).resolve().parents[1]
 SEEDS = 3
 
 
-def _walker(folder: Path) -> Checkout:
+def _started(folder: Path) -> Checkout:
     """A process that walks in one checkout. Raises OSError if it has no such environment."""
     if not (folder / "benchmarks" / "throughput.py").is_file():
         raise OSError("it has no benchmarks/throughput.py")
-    walker = Checkout(folder, Path(__file__).with_name("timed_walks.py"))
-    found = json.loads(walker.read() or "null")
+    checkout = Checkout(folder, Path(__file__).with_name("timed_walks.py"))
+    found = json.loads(checkout.read() or "null")
     if found != str(folder):
-        walker.close()
+        checkout.close()
         raise OSError(f"its code is that of {found}" if found else "nothing walks there")
-    return walker
+    return checkout
 
 
 def measure(other: Path, walks: int) -> dict[str, Any]:
     """Milliseconds a simulated second of both checkouts, walk by walk."""
-    walkers = {"there": _walker(other), "here": _walker(HERE)}
+    checkouts = {"there": _started(other), "here": _started(HERE)}
+    turns: dict[str, list[Any]] = {name: [] for name in checkouts}
     try:
-        turns = [
-            {name: json.loads(walker.ask(str(turn % SEEDS))) for name, walker in walkers.items()}
-            for turn in range(walks)
-        ]
+        for turn in range(walks):
+            for name, checkout in checkouts.items():
+                turns[name].append(json.loads(checkout.ask(str(turn % SEEDS))))
     finally:
-        for walker in walkers.values():
-            walker.close()
+        for checkout in checkouts.values():
+            checkout.close()
     return {
-        name: {
-            "whole_ms": [turn[name][0] for turn in turns],
-            "bare_physics_ms": [turn[name][1] for turn in turns],
-        }
-        for name in walkers
+        name: dict(zip(("whole_ms", "bare_physics_ms"), zip(*found, strict=True), strict=True))
+        for name, found in turns.items()
     }
 
 
-def report(figures: dict[str, Any]) -> str:
+def report(figures: dict[str, Any]) -> Lines:
     """The figures as text."""
-    lines = [f"{'ms a simulated s, medians':<26} {'whole':>8} {'bare':>8} {'bare / whole':>13}"]
+    rows = []
     for name, spent in figures.items():
         whole, bare = spent["whole_ms"], spent["bare_physics_ms"]
-        share = statistics.median(b / w for b, w in zip(bare, whole, strict=True))
-        medians = statistics.median(whole), statistics.median(bare)
-        lines.append(f"{name:<26} {medians[0]:>8.1f} {medians[1]:>8.1f} {share:>13.2f}")
+        share = median(b / w for b, w in zip(bare, whole, strict=True))
+        rows.append((name, f"{median(whole):.1f}", f"{median(bare):.1f}", f"{share:.2f}"))
+    head = ("ms a simulated s, medians", "whole", "bare", "bare / whole")
+    yield from figure.lines(head, rows, 26, 9, 9, 14)
     pairs = zip(figures["there"]["whole_ms"], figures["here"]["whole_ms"], strict=True)
     factors = sorted(there / here for there, here in pairs)
-    quarter = len(factors) // 4
-    lines.append(
-        f"here is {statistics.median(factors):.2f} times as fast "
-        f"({factors[quarter]:.2f} to {factors[-1 - quarter]:.2f}, the middle half of "
+    low, high = factors[len(factors) // 4], factors[-1 - len(factors) // 4]
+    yield (
+        f"here is {median(factors):.2f} times as fast ({low:.2f} to {high:.2f}, the middle half of "
         f"{len(factors)} turns)"
     )
-    return "\n".join(lines)
 
 
 def run(arguments: figure.Arguments) -> dict[str, Any]:
@@ -78,7 +75,7 @@ def run(arguments: figure.Arguments) -> dict[str, Any]:
         figures = measure(Path(arguments.other).resolve(), arguments.walks)
     except OSError as error:
         raise UserError(f"DIR {arguments.other} is no checkout to time: {error}") from None
-    print(report(figures))
+    print("\n".join(report(figures)))
     return figures
 
 

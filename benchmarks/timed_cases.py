@@ -1,4 +1,4 @@
-"""What `benchmarks.before_after` times, in a process that has one checkout alone.
+"""The process of one checkout that `benchmarks.before_after` times.
 
 Reads "name calls" a line, runs the case so often, writes the CPU milliseconds of a call. Everything
 here is in both checkouts: this file is run by its path, and imports what PYTHONPATH leads to.

@@ -81,7 +81,7 @@ def measure(arguments: Arguments) -> Rows:
         skeleton = skeleton_of(depth)
         features = compositional.draw(skeleton, count, np.random.default_rng(arguments.seed))
         found, layer_of = correlations(features), tiers(skeleton)
-        plotted = {"picture": picture_of(found).tolist()}
+        plotted = {"picture": image_of(found).tolist()}
         for tier in range(1, depth + 2):
             values = found[np.triu(layer_of == tier)]
             values = values[np.isfinite(values)]
@@ -100,7 +100,7 @@ def show(rows: Rows) -> Lines:
     yield from figure.table(rows, columns, 6, 17, 9, 13, 9)
 
 
-def picture_of(found: NDArray[np.float64]) -> NDArray[np.float64]:
+def image_of(found: NDArray[np.float64]) -> NDArray[np.float64]:
     """(SIDE, SIDE): the largest correlation of each pixel with one of the four shown."""
     chosen = [row * SIDE + column for row, column in SHOWN]
     whole = np.full(SIDE * SIDE, np.nan)
@@ -115,10 +115,10 @@ def draw(rows: Rows) -> Any:
     """Each kernel's correlations with one of four pixels, on a common scale."""
     shown = [np.array(row["picture"]) for row in rows if "picture" in row]
     plot, axes = figure.new_figure(len(shown), size=(3.2, 3.4))
-    top = max(float(np.nanmax(picture)) for picture in shown)
-    for depth, (axis, picture) in enumerate(zip(axes[0], shown, strict=True)):
+    top = max(float(np.nanmax(values)) for values in shown)
+    for depth, (axis, values) in enumerate(zip(axes[0], shown, strict=True)):
         # Correlations span decades: the square root of the scale shows all tiers.
-        image = axis.imshow(np.sqrt(np.clip(picture, 0, None)), cmap="gray", vmax=top**0.5, vmin=0)
+        image = axis.imshow(np.sqrt(np.clip(values, 0, None)), cmap="gray", vmax=top**0.5, vmin=0)
         down, across = zip(*SHOWN, strict=True)
         axis.plot(across, down, "s", color="C0", markersize=5)
         axis.set_title(f"layers of convolutions: {depth}")

@@ -36,7 +36,7 @@ SEEN, SEEN_M, ASKED_M = 48, (0.19, 0.77), (-0.34, 0.50)
 KAPPAS = (4.0, 15.0, 30.0, 60.0, 112.0, 224.0, 448.0, 896.0, 1792.0)
 RATES = (0.05, 0.2)
 SHOWN_KAPPA = 60.0
-"""Of the kernels drawn: a bandwidth of 4 cm."""
+"""kappa of the kernels that are drawn: a bandwidth of 4 cm."""
 EXACT, GRID, MEAN = "exact attention", "grid of 1 cm", "mean of all that was seen"
 Build = Callable[[float, float | None], attention.LinearMemory]
 
@@ -299,7 +299,7 @@ def draw(results: dict[str, Any]) -> Any:
     for row in rows:
         if row["map"] in (EXACT, *shown):
             memory.plot(places, row["answers"], label=row["map"])
-    memory.set(xlabel="place, cm ahead of the walker", ylabel="remembered", ylim=(-0.5, 1.8))
+    memory.set(xlabel="place, cm ahead of the robot", ylabel="remembered", ylim=(-0.5, 1.8))
     for axis in (kernels, memory):
         axis.legend(fontsize=7)
     return plot

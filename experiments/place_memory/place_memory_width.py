@@ -46,13 +46,13 @@ def jobs(study: str, wanted: Sequence[str]) -> dict[str, BCConfig]:
     path = study_file(study)
     config = load_config(path)
     found: dict[str, BCConfig] = {}
-    for arm in config.arms:
-        job = load_jobs(config, path, arm, config.seeds[0])[0]
+    for variant in config.arms:
+        job = load_jobs(config, path, variant, config.seeds[0])[0]
         policy, known = job.policy, [other.policy for other in found.values()]
         if not isinstance(policy, PlaceMemoryConfig) or policy in known:
             continue
         if (policy.memory, policy.keys) == ("linear", "geometry"):
-            found[arm.name] = job
+            found[variant.name] = job
     for name in wanted:
         if name not in found:
             raise UserError(f"--arms must be of {', '.join(found)}, got {name}")
@@ -64,8 +64,8 @@ def collected(job: BCConfig, walks: int) -> Demonstrations:
     seeds = range(VALIDATION_SEEDS_FROM, VALIDATION_SEEDS_FROM + walks)
     tasks = [Task(seed, job.disturbance, job.disturbance_steps) for seed in seeds]
     plain = configuration.dump(job)["policy"]
-    with closing(LabellingWorker(job.env_id, job.env, plain)) as walker:
-        return Demonstrations.of([walker.run(task) for task in tasks], HELD_OUT, True)
+    with closing(LabellingWorker(job.env_id, job.env, plain)) as worker:
+        return Demonstrations.of([worker.run(task) for task in tasks], HELD_OUT, True)
 
 
 def loss(job: BCConfig, data: Demonstrations, width_m: float, updates: int) -> float:
@@ -99,12 +99,12 @@ def measure(arguments: Arguments) -> Rows:
         raise UserError(f"--walks must be at least 2, one of them held out, got {arguments.walks}")
     widths_m = WIDTHS_M[1::2] if arguments.quick else WIDTHS_M
     updates = min(arguments.updates, 20) if arguments.quick else arguments.updates
-    arms = jobs(arguments.study, arguments.arms)
-    if not arms:
+    variants = jobs(arguments.study, arguments.arms)
+    if not variants:
         raise UserError(f"{arguments.study} has no variant with linear memory of given places")
     data: dict[str, Demonstrations] = {}
     rows: Rows = []
-    for name, job in arms.items():
+    for name, job in variants.items():
         print(f"{name} ...", file=sys.stderr, flush=True)
         job = dataclasses.replace(job, seed=arguments.seed)
         key = repr(job.env)

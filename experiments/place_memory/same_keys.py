@@ -43,8 +43,8 @@ def walk(agent: Agent, seeds: Sequence[int]) -> dict[str, list[list[float]]]:
     """Reward and success of each terrain, (terrains, 2), by memory."""
     found = {}
     with agent.make_env() as env:
-        own: Any = agent.make_policy(env)
-        policies = {"linear": own, "exact": read_exactly(own, env, agent.name)}
+        linear: Any = agent.make_policy(env)
+        policies = {"linear": linear, "exact": read_exactly(linear, env, agent.name)}
         for memory, policy in policies.items():
             episodes = [run_episode(env, policy, seed) for seed in seeds]
             found[memory] = [[one.reward, float(bool(one.success))] for one in episodes]

@@ -45,7 +45,7 @@ WHOLE = "policy.image_crop=[0,0,0,0]", "policy.image_px=null", "policy.patch=[7,
 STEPS_SEEN = 20  # of 80 ms: CarRacing zooms in during the first second
 
 
-def picture(config: ESConfig, seed: int) -> Any:
+def image(config: ESConfig, seed: int) -> Any:
     """Images of a drive, (96, 96, 3) uint8."""
     with closing(make_env(config.env_id, config.env)) as env:
         seen, _ = env.reset(seed=seed)
@@ -54,9 +54,9 @@ def picture(config: ESConfig, seed: int) -> Any:
     return seen
 
 
-def look(seed: int, calls: int) -> Rows:
+def scores(seed: int, calls: int) -> Rows:
     """Costs of scores and of a step, one row per stride and kind of attention."""
-    seen = picture(load_config(PRESET, []), seed)
+    seen = image(load_config(PRESET, []), seed)
     rows: Rows = []
     for stride in STRIDES:
         words = [*WHOLE, f"policy.stride=[{stride},{stride}]"]
@@ -85,7 +85,7 @@ def _steps(words: list[str], seen: Any) -> dict[str, Callable[[], Any]]:
     }
 
 
-def arms(seed: int, steps: int, minutes: float) -> Rows:
+def variants(seed: int, steps: int, minutes: float) -> Rows:
     """CPU time of a step of each variant, all stepped in turn, and the iterations that fit into the
     minutes.
     """
@@ -141,8 +141,8 @@ def draw(results: dict[str, Any]) -> Any:
 def measure(arguments: Arguments) -> dict[str, Any]:
     """Costs of looking, and what fits into the minutes."""
     return {
-        "look": look(arguments.seed, 3 if arguments.quick else 100),
-        "arms": arms(arguments.seed, 5 if arguments.quick else 200, arguments.minutes),
+        "look": scores(arguments.seed, 3 if arguments.quick else 100),
+        "arms": variants(arguments.seed, 5 if arguments.quick else 200, arguments.minutes),
         "minutes": arguments.minutes,
     }
 

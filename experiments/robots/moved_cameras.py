@@ -71,9 +71,8 @@ def posed(agent: Agent, pose: str) -> Agent:
     """The agent with its cameras at a pose."""
     settings = environments.resolved(agent.env_id, agent.env_settings)
     for camera, change in POSES[pose].items():
-        own = settings[camera]
         moved_m = np.array(change.get("moved_m", (0.0, 0.0, 0.0)))
-        place = [round(float(x), 6) for x in np.array(own["position_m"]) + moved_m]
+        place = [round(float(x), 6) for x in np.array(settings[camera]["position_m"]) + moved_m]
         kept = {key: value for key, value in change.items() if key != "moved_m"}
         config.merge(settings, {camera: {"position_m": place, **kept}})
     moved = environments.resolved(agent.env_id, settings)

@@ -1,12 +1,11 @@
-"""Does a sweeping policy use its images? It plays with its own images and with one of another
-scene.
+"""Whether a sweeping policy uses its images: it plays with its own and with one of another scene.
 
     python -m experiments.robots.sweep_sight [RUN ...] [--out DIR] [--seed S] [--quick]
 
 RUN is a run's directory, a checkpoint or a policy that ships; without any, the hybrid that ships.
-In the second column every image is the first one of a scene with other balls, and only the pose
-is the policy's own: what it still brings in is no work of vision. Validation scenes, from seed
-90000.
+In the second column every image is the first one of a scene with other balls, and only the pose is
+the policy's own: the balls that it still brings in are no work of vision. Validation scenes, from
+seed 90000.
 """
 
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ OTHER_SCENE = VALIDATION_SEEDS_FROM + 9_000
 COLUMNS = ("own pictures", "one of another scene")
 
 
-class OnePicture:
+class OneImage:
     """Wraps a policy so that it always observes the same image.
 
     Args:
@@ -59,7 +58,7 @@ def in_bowls(agent: Agent, seeds: Sequence[int]) -> dict[str, list[float]]:
         rgb = env.reset(seed=OTHER_SCENE)[0]["rgb"].copy()
     undrawn = replace(agent, env_settings={**agent.env_settings, "images": False})
     with undrawn.make_env() as env:
-        blind = OnePicture(policy, rgb)
+        blind = OneImage(policy, rgb)
         unseeing = [run_episode(env, blind, seed).outcomes["in_bowls"] for seed in seeds]
     return dict(zip(COLUMNS, (seeing, unseeing), strict=True))
 

@@ -16,7 +16,7 @@ AFTER_S = {"SteppingStones-v0": 4.0, "BimanualSweep-v0": 7.0, "CarRacingRepeat-v
 SEED = 100_000
 
 
-def picture(env_id: str) -> bytes:
+def image(env_id: str) -> bytes:
     """A WebP image of the expert at work, or of a car that drives straight ahead."""
     with gymnasium.make(env_id, render_mode="rgb_array") as env:
         observation, _ = env.reset(seed=SEED)
@@ -39,7 +39,7 @@ def main() -> None:
     """Write all of them."""
     for task in envs.tasks():
         if task.scene is not None:
-            task.scene.write_bytes(picture(task.env_id))
+            task.scene.write_bytes(image(task.env_id))
             print(f"wrote that of {task.env_id}, {task.scene.stat().st_size} bytes")
 
 

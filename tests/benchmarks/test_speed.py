@@ -124,7 +124,7 @@ def test_camera_sizes(tmp_path, capsys):
     results = json.loads(file.read_text())["results"]
     small, large = (results[size] for size in ("24x32", "48x64"))
     assert (small["tokens"], large["tokens"]) == (1536, 6144)
-    for name in camera_sizes.ARMS:
+    for name in camera_sizes.POLICIES:
         least, most = (one["policies"][name]["attention_flops"] for one in (small, large))
         times = 16 if name == camera_sizes.EXACT else 4
         assert most == pytest.approx(times * least, rel=0.06)
@@ -155,7 +155,7 @@ def test_cloning_time_leaves_the_size_of_parts_alone(capsys):
     usual = dagger.PART
     assert cloning_time.main(["--batch", "16", "--rounds", "1"]) == 0
     table = capsys.readouterr().out.splitlines()
-    assert [row[:22].strip() for row in table[1:]] == list(cloning_time.ARMS)
+    assert [row[:22].strip() for row in table[1:]] == list(cloning_time.VARIANTS)
     assert all(float(cell) > 0 for row in table[1:] for cell in row[22:].split())
     assert usual == dagger.PART
 
@@ -251,7 +251,7 @@ def test_throughput_against(tmp_path, capsys):
         "there": {"whole_ms": [60.0, 80.0, 70.0], "bare_physics_ms": [20.0, 20.0, 20.0]},
         "here": {"whole_ms": [40.0, 40.0, 35.0], "bare_physics_ms": [20.0, 20.0, 20.0]},
     }
-    lines = throughput_against.report(figures).splitlines()
+    lines = list(throughput_against.report(figures))
     assert lines[1].split() == ["there", "70.0", "20.0", "0.29"]
     assert lines[2].split() == ["here", "40.0", "20.0", "0.50"]
     assert lines[3].startswith("here is 2.00 times as fast (1.50 to 2.00,")
