@@ -98,7 +98,7 @@ def show(results: dict[str, dict[str, dict[str, float]]]) -> Lines:
             form = ",.0f" if kind == "kept" else ".3f"
             rows.append((name, *(format(v, form) for v in row), f"  powers {grown}"))
         yield f"\n{kind.replace('_', ', ')}"
-        yield from figure.lines(("d", *sizes), rows, 14, *[12] * len(sizes), -1)
+        yield from figure.lines(("d", *map(str, sizes)), rows, 14, *[12] * len(sizes), -1)
 
 
 main = figure.command(measure, show, draw)
