@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from experiments.config import ExperimentConfig, settings_of
+from experiments.config import ExperimentConfig, settings_of, task
 from experiments.fitting import METRICS, facts_of
 from experiments.page import render
-from experiments.registry import task
 from experiments.results import FACTS, TABLE, Curves, Facts, Results, read_record
 from experiments.task import Learning
 from training.analysis.agents import check_device, device_name

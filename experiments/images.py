@@ -1,5 +1,6 @@
 """Image Transformers on Fashion-MNIST."""
 
+from functools import partial
 from typing import Literal
 
 import torch
@@ -98,11 +99,6 @@ def learn(learning: Learning, with_trust: bool = False) -> dict[str, float]:
     return numbers | {"attention_flops": attending, "flops": total}
 
 
-def learn_with_trust(learning: Learning) -> dict[str, float]:
-    """Train a model and measure it and the error of its attention's softmax estimates."""
-    return learn(learning, with_trust=True)
-
-
 IMAGES = Task(
     name="images",
     settings=ImagesConfig,
@@ -116,6 +112,9 @@ IMAGES = Task(
     ),
 )
 TRUSTED_IMAGES = Task(
-    name="trusted_images", settings=ImagesConfig, learn=learn_with_trust, check=check,
+    name="trusted_images",
+    settings=ImagesConfig,
+    learn=partial(learn, with_trust=True),
+    check=check,
     measures=(*IMAGES.measures, *TRUST),
-)  # fmt: skip
+)

@@ -142,10 +142,14 @@ def sinusoids(count: int, width: int) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], 1)
 
 
+@torch.no_grad()
 def prepare_step(
     model: nn.Module, settings: AttentionSettings, seed: int, step: int, run: Callable[[], object]
 ) -> None:
     """Fit the maps or redraw their random vectors before a step, if they are due.
+
+    Maps are fitted in turn to the queries and keys that `run` passes through the model, so that
+    later layers use the fitted maps of earlier ones. Padding is ignored.
 
     Args:
         model: the model whose layers have the maps.
@@ -153,21 +157,6 @@ def prepare_step(
         seed: seed of the draws.
         step: number of the step, counted from 1.
         run: runs the model on the batch for fitting.
-    """
-    if settings.fit_at == step:
-        fit_maps(model, run)
-    random = settings.feature_map not in ("softmax", "none")
-    if random and settings.redraw_every is not None and step % settings.redraw_every == 0:
-        generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
-        for layer in _layers(model):
-            layer.redraw(generator)
-
-
-@torch.no_grad()
-def fit_maps(model: nn.Module, run: Callable[[], object]) -> None:
-    """Fit all layers' maps in turn to the queries and keys that `run` passes through the model.
-
-    Later layers use the fitted maps of earlier ones. Padding is ignored.
     """
 
     def fit(layer: Attention, tokens: tuple[Tensor, ...], named: dict[str, Any]) -> None:
@@ -177,7 +166,13 @@ def fit_maps(model: nn.Module, run: Callable[[], object]) -> None:
             query, key = query[~padding].unsqueeze(0), key[~padding].unsqueeze(0)
         layer.fit(query, key)
 
-    look_before(model, fit, run)
+    if settings.fit_at == step:
+        look_before(model, fit, run)
+    random = settings.feature_map not in ("softmax", "none")
+    if random and settings.redraw_every is not None and step % settings.redraw_every == 0:
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
+        for layer in _layers(model):
+            layer.redraw(generator)
 
 
 def look_before(model: nn.Module, look: Look, run: Callable[[], object]) -> None:

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from experiments.config import ExperimentConfig, VariantConfig
-from experiments.registry import task
+from experiments.config import ExperimentConfig, VariantConfig, task
 from experiments.task import Measure
 from training.analysis.intervals import Interval, seeds_interval
 from training.command.files import read_bytes, write_atomically, write_json

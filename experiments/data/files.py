@@ -15,6 +15,7 @@ import tarfile
 import urllib.request
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
@@ -113,14 +114,9 @@ def _download(name: str, remote: RemoteFile) -> Path:
 
 def _sha256(content: bytes, packed: bool) -> str:
     """SHA-256 of the contents, or of the file itself if it cannot be decompressed."""
-    digest = hashlib.sha256()
-    try:
-        with gzip.open(io.BytesIO(content)) if packed else io.BytesIO(content) as file:
-            while part := file.read(2**20):
-                digest.update(part)
-    except _DAMAGED:
-        return hashlib.sha256(content).hexdigest()
-    return digest.hexdigest()
+    with suppress(*_DAMAGED):
+        content = _unpacked(content, ".gz" if packed else "", _MOST_DOWNLOADED, _MOST_MEMORY)
+    return hashlib.sha256(content).hexdigest()
 
 
 def read_unpacked(path: Path, most_bytes: int) -> bytes:

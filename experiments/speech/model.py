@@ -13,7 +13,6 @@ from experiments import layers
 from experiments.data.fsdd import RATE_HZ
 from experiments.fitting import Fitting
 from experiments.layers import TransformerConfig
-from experiments.speech.strings import StringSettings
 from experiments.task import STRICT
 
 BLANK = 10
@@ -21,6 +20,36 @@ BLANK = 10
 _WINDOW, _HOP = 256, 80
 """Samples: 32 ms, every 10 ms at 8 kHz."""
 _FLOOR = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class StringSettings:
+    """Strings of digits: recordings of one speaker one after the other, in noise."""
+
+    least_digits: int = Field(default=3, ge=1)
+    """Of a string."""
+    most_digits: int = Field(default=7, ge=1, le=100)
+    """Of a string."""
+    most_silence_ms: int = Field(default=150, ge=0, le=10_000)
+    """Before each digit and at the end, drawn from none to this."""
+    least_snr_db: float = Field(default=0.0, ge=-100, le=100)
+    """Power of the string over that of white noise."""
+    most_snr_db: float = Field(default=10.0, ge=-100, le=100)
+    """Drawn for each string, evenly."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.least_digits > self.most_digits:
+            raise ValueError(
+                f"least_digits must be at most most_digits, {self.most_digits}, "
+                f"got {self.least_digits}"
+            )
+        if self.least_snr_db > self.most_snr_db:
+            raise ValueError(
+                f"least_snr_db must be at most most_snr_db, {self.most_snr_db}, "
+                f"got {self.least_snr_db}"
+            )
+        return self
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

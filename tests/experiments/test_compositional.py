@@ -9,7 +9,7 @@ import torch
 from attention.compositional import draw_distinct
 from experiments.__main__ import main
 from experiments.compositional import ranks
-from experiments.compositional.models import (
+from experiments.compositional.learning import (
     SIDE_PX,
     CompositionalConfig,
     FeatureClassifier,

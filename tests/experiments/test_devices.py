@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from experiments.compositional.models import CompositionalConfig, Inputs, SkeletonNetwork
+from experiments.compositional.learning import CompositionalConfig, Inputs, SkeletonNetwork
 from experiments.data.fashion_mnist import Pictures
 from experiments.images import ImagesConfig, ImageTransformer
-from experiments.language.model import LanguageConfig, LanguageModel, full_loss, queries_over
+from experiments.language.learning import LanguageConfig, LanguageModel, full_loss, queries_over
 from experiments.layers import AttentionSettings
 from experiments.listops import ListopsConfig, TextTransformer
 from experiments.speech.model import SpeechConfig, SpeechModel

@@ -11,8 +11,12 @@ from experiments.data import words
 from experiments.data.words import Corpus, frequent
 from experiments.fitting import Fitting
 from experiments.language import learning
-from experiments.language.learning import SampledSoftmaxConfig, learn_sampled_softmax
-from experiments.language.model import LanguageConfig, LanguageModel
+from experiments.language.learning import (
+    LanguageConfig,
+    LanguageModel,
+    SampledSoftmaxConfig,
+    learn_sampled_softmax,
+)
 from experiments.language.proposals import (
     Proposal,
     ProposalSettings,

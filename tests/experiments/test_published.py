@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from experiments.__main__ import CONFIGS, main
-from experiments.config import load_config
-from experiments.registry import task
+from experiments.config import load_config, task
 from training.analysis.intervals import seeds_interval
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

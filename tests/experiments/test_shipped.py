@@ -5,8 +5,7 @@ import math
 import pytest
 
 from experiments.__main__ import CONFIGS, main
-from experiments.config import load_config
-from experiments.registry import task
+from experiments.config import load_config, task
 from tests.experiments.own_data import (
     packed,
     story,

@@ -13,9 +13,16 @@ from experiments.config import load_config, settings_of
 from experiments.data import fsdd
 from experiments.data.files import RemoteFile, find, read_archive
 from experiments.layers import AttentionSettings
-from experiments.speech.learning import edit_distance, greedy, learn, loss_of, word_errors
-from experiments.speech.model import LogMel, SpeechConfig, SpeechModel
-from experiments.speech.strings import StringSettings, draw, voices
+from experiments.speech.learning import (
+    draw,
+    edit_distance,
+    greedy,
+    learn,
+    loss_of,
+    voices,
+    word_errors,
+)
+from experiments.speech.model import LogMel, SpeechConfig, SpeechModel, StringSettings
 from tests.experiments.own_data import (
     packed,
     refused,
