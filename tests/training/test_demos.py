@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -18,6 +17,7 @@ import pytest
 
 from tests.helpers import refused
 from tests.training.background import wait_for
+from tests.training.limits import files_of_at_most
 from tests.training.video import picture_of
 from training import demos
 from training.collect import pool
@@ -245,18 +245,15 @@ def test_an_expert_that_does_not_know_stops_the_recording(tmp_path, capsys):
 
 def test_a_file_that_cannot_be_written_costs_no_other(tmp_path, capsys):
     """The system refuses files above a size, which only the loud episodes reach."""
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, limit[1]))
-    try:
-        status = demos.main(arguments(tmp_path, "--set", "loud_from=2", episodes=5))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-    error = capsys.readouterr().err
-    assert status == 2
-    assert re.search("recording stopped: cannot write .*000002.hdf5: File too large; 2 fin", error)
+    words = arguments(tmp_path, "--set", "loud_from=2", episodes=5)
+    with files_of_at_most(0):
+        refused(capsys, demos, words, "File too large")
+    with files_of_at_most(40_000):
+        stopped = "recording stopped: cannot write ", "000002.hdf5: File too large; 2 finished"
+        refused(capsys, demos, words, *stopped)
     assert [demo.number for demo in DemoReader(tmp_path).demos] == [0, 1]
     assert not list((tmp_path / "episodes").glob(".*"))
-    assert demos.main(arguments(tmp_path, "--set", "loud_from=2", episodes=5)) == 0
+    assert demos.main(words) == 0
     assert len(DemoReader(tmp_path)) == 5
 
 

@@ -13,7 +13,7 @@ import yaml
 from tests.helpers import refused
 from tests.training.limits import files_of_at_most
 from tests.training.study_jobs import conduct, figures, write_study
-from training import bc, demos, es, evaluate, flops, plots, rollout
+from training import bc, es, evaluate, flops, plots, rollout
 from training.command.errors import UserError
 from training.io import checkpoint, run_log
 
@@ -108,22 +108,6 @@ def test_a_row_that_cannot_be_written_is_a_sentence_and_written_later(tmp_path):
     row(2)
     log.close()
     assert len((tmp_path / "metrics.csv").read_text().splitlines()) == 3
-
-
-def test_recording_stops_with_a_sentence_and_goes_on(tmp_path, capsys):
-    environment = ["--env", "tests.training.picture_env:Picture-v0", "--episodes", "3"]
-    record = [*environment, "--workers", "1", "--out"]
-    assert demos.main([*record, str(tmp_path / "undisturbed")]) == 0
-    out = tmp_path / "demos"
-    episode = (tmp_path / "undisturbed" / "episodes" / "000002.hdf5").stat().st_size
-    master = (tmp_path / "undisturbed" / "demos.hdf5").stat().st_size
-    for size, kept in ((0, 0), (min(episode, master) - 1, 0), (max(episode, master), 3)):
-        assert stopped(capsys, demos.main, [*record, str(out)], size)
-        assert len(list((out / "episodes").glob("*.hdf5"))) in (kept, 3)
-        whole(out)
-    assert demos.main([*record, str(out)]) == 0
-    for name in ("demos.hdf5", "episodes/000002.hdf5"):
-        assert (out / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
 
 
 def test_an_evaluation_stops_with_a_sentence_and_goes_on(tmp_path, capsys):

@@ -36,15 +36,13 @@ _FILTERS = (h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_FLETCHER32)
 _MOST_BYTES = 2**26  # limit for numbers read at once; an episode has kilobytes
 _MOST_NAME_BYTES = 64
 _MOST_REWARD = 1e100  # so that sums are numbers too
-_HIGHEST_RATIO = 1032  # of deflate; who claims more has a wrong length
+_HIGHEST_RATIO = 1032  # of deflate; a higher one is a wrong length
 
 
 @dataclass(frozen=True)
 class Frames:
-    """The frames of one demonstration under one key, each read from the disk when asked for.
-
-    No file stays open, so it may be pickled, forked and shared by threads.
-    """
+    """The frames of one demonstration under one key, each read from the disk on access. No file
+    stays open, so it may be pickled, forked and shared by threads."""
 
     path: Path
     spec: ArraySpec
@@ -65,9 +63,8 @@ class Frames:
         except OSError as error:
             raise UserError(f"cannot read {self.path}: {error.strerror}") from None
         except zlib_ng.error as error:  # type: ignore[misc]  # its stub lacks the class
-            raise UserError(
-                f"{self.path} is damaged: frame {step} does not unpack ({error})"
-            ) from None
+            damage = f"frame {step} does not unpack ({error})"
+            raise UserError(f"{self.path} is damaged: {damage}") from None
         if not unpacker.eof or len(data) != self.spec.nbytes:
             raise UserError(f"{self.path} is damaged: frame {step} is not one of {self.spec}")
         return np.frombuffer(data, self.spec.dtype).reshape(self.spec.shape)
@@ -140,10 +137,8 @@ def _dataset(group: h5py.Group, name: str, steps: int, spec: ArraySpec) -> h5py.
         raise ValueError(f"{name} is not a dataset")
     found = ArraySpec(dataset.shape[1:], dataset.dtype.name)
     if dataset.shape[:1] != (steps,) or found != spec:
-        raise ValueError(
-            f"{name} holds {len(dataset) if dataset.shape else 0} of {found}, where {steps} of "
-            f"{spec} are needed"
-        )
+        there = f"{len(dataset) if dataset.shape else 0} of {found}"
+        raise ValueError(f"{name} holds {there}, where {steps} of {spec} are needed")
     layout = dataset.id.get_create_plist()
     filters = tuple(layout.get_filter(i)[0] for i in range(layout.get_nfilters()))
     stored = dataset.id.get_storage_size()
@@ -178,12 +173,6 @@ def _places(dataset: h5py.Dataset) -> NDArray[np.int64]:
     if not places[:, 1].all():
         raise ValueError(f"{dataset.name} lacks frame {int(places[:, 1].argmin())}")
     return places
-
-
-def read_recording(path: Path) -> Recording:
-    """The recording metadata shared by a file's demonstrations; UserError as in `DemoReader`."""
-    with _open(path) as file:
-        return _recording(file)
 
 
 def master_of(path: Path) -> Path:
@@ -253,10 +242,9 @@ def verify_demo(directory: Path, number: int, wanted: Recording) -> int:
             dataset = file[f"data/demo_{number}/obs/{key}"]
             for step in range(len(demo)):
                 dataset[step]
-    if demo.seed != wanted.seed + number:
-        raise UserError(
-            f"{demo.path} has the seed {demo.seed}, where {wanted.seed + number} is needed"
-        )
+    seed = wanted.seed + number
+    if demo.seed != seed:
+        raise UserError(f"{demo.path} has the seed {demo.seed}, where {seed} is needed")
     return len(demo)
 
 
@@ -298,9 +286,8 @@ class DemoReader:
     def _check(self, env_id: str | None, observation: Any, action: Any) -> None:
         recorded = self.recording
         if env_id not in (None, recorded.env_id):
-            raise UserError(
-                f"{self.path} was recorded in {recorded.env_id}, but {env_id} is needed"
-            )
+            place = f"{self.path} was recorded in {recorded.env_id}"
+            raise UserError(f"{place}, but {env_id} is needed")
         found = {f"obs/{key}": spec for key, spec in recorded.observation.items()}
         needed = dict(found)
         if observation is not None:

@@ -36,7 +36,7 @@ from training.demonstrations.format import (
     episode_path,
     write_master,
 )
-from training.demonstrations.reader import DemoReader, read_demo, read_recording, verify_demo
+from training.demonstrations.reader import DemoReader, read_demo, read_master, verify_demo
 from training.demonstrations.summary import PICTURE, SUMMARY, draw, summarise
 from training.io.checkpoint import CHECKPOINTS
 
@@ -162,7 +162,7 @@ def _resumed(job: Job) -> Job:
     master = job.directory / MASTER
     if not master.exists():
         return job
-    found = read_recording(master)
+    found, _, _ = read_master(master)
     settings = environments.completed(job.recording.env_id, found.env)
     check_same(master, dataclasses.replace(found, env=settings), job.recording)
     return dataclasses.replace(job, recording=found)
