@@ -44,7 +44,7 @@ from training.analysis.agents import (
 )  # fmt: skip
 from training.analysis.step_cost import comparison, measure_all, table
 from training.collect.environments import make_env
-from training.command.files import write_atomically
+from training.command.files import led_to, write_atomically
 from training.command.signals import exit_status
 from training.io import checkpoint
 from training.io.config import ArgumentParser, UserError, read_overrides
@@ -239,7 +239,7 @@ def run(argv: Sequence[str] | None = None) -> int:
 def _write(out: str, text: str) -> None:
     """Write --json, whole or not at all, but into a pipe or a device as it comes."""
     try:
-        path = Path(os.path.realpath(out))  # the target of a link
+        path = led_to(Path(out))
         if path.is_file() or not path.exists():
             write_atomically(path, text.encode())
         else:

@@ -50,6 +50,11 @@ def write_json(path: Path, data: Any, *, indent: int | None = 1, allow_nan: bool
     write_atomically(path, text.encode())
 
 
+def led_to(path: Path) -> Path:
+    """The target of a link, or the link itself if it is circular; any other path made absolute."""
+    return Path(os.path.realpath(path))
+
+
 def _remove_left_overs(path: Path) -> None:
     """Remove the temporary files of `path` left by processes that ended."""
     with suppress(OSError):
