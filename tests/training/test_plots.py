@@ -104,10 +104,12 @@ def test_metrics_are_read_up_to_a_row_that_is_cut_off(run):
 
 
 @pytest.mark.parametrize("x", ["iteration", "wall", "episodes", "steps"])
-def test_the_command_draws_runs(run, tmp_path, x):
+def test_the_command_draws_runs_as_a_png_where_the_name_has_no_suffix(run, tmp_path, capsys, x):
+    words = [str(run), str(run / "metrics.csv"), "--out", str(tmp_path / x), "--x", x]
+    assert main(words) == 0
     out = tmp_path / f"{x}.png"
-    assert main([str(run), str(run / "metrics.csv"), "--out", str(out), "--x", x]) == 0
     assert out.read_bytes().startswith(b"\x89PNG")
+    assert capsys.readouterr().out == f"wrote {out}\n"
 
 
 @pytest.mark.parametrize(
@@ -137,9 +139,12 @@ def test_pareto_draws_learned_and_scripted_policies(tmp_path):
     for chosen, name in ((entries, "all.png"), (entries[2:], "scripted.png")):
         plot_pareto(chosen, tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    for name in ("nowhere/x.png", "x.docx"):
+        with pytest.raises(UserError, match="cannot be written"):
+            plot_pareto(entries, tmp_path / name)
 
 
-@pytest.mark.parametrize("name", ["$x_{ $ 1", "_hidden", "_a$b$", "^_\\frac"])
+@pytest.mark.parametrize("name", ["$x_{ $ 1", "_a$b$"])
 def test_any_name_stands_in_a_legend(tmp_path, monkeypatch, run, name):
     written = []
     save = plots._save
@@ -154,13 +159,6 @@ def test_any_name_stands_in_a_legend(tmp_path, monkeypatch, run, name):
     assert main([str(run.rename(tmp_path / name)), "--out", str(tmp_path / "curve.png")]) == 0
     shown = [text.replace("\\$", "$").removeprefix("\u200b") for text in written]
     assert shown == [name, name, f"{name}: reward_mean", f"{name}: center_reward"]
-
-
-def test_what_was_written_is_told_and_a_name_without_suffix_is_a_png(run, tmp_path, capsys):
-    assert main([str(run), "--out", str(tmp_path / "curve")]) == 0
-    out = tmp_path / "curve.png"
-    assert capsys.readouterr().out == f"wrote {out}\n"
-    assert out.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("out", ["", "."])
@@ -193,10 +191,3 @@ def test_a_trailing_mean_may_be_wider_than_the_run(run, drawn, smooth):
     values = read_metrics(run).columns["center_reward"]
     line = drawn["reward per episode, search centre"]["center_reward"]
     assert line.get_ydata() == pytest.approx([values[0], values.mean()])
-
-
-def test_a_picture_that_cannot_be_written(tmp_path):
-    with pytest.raises(UserError, match="cannot be written"):
-        plot_pareto([entry("a", 1e5, 3.0)], tmp_path / "nowhere" / "x.png")
-    with pytest.raises(UserError, match="cannot be written"):
-        plot_pareto([entry("a", 1e5, 3.0)], tmp_path / "x.docx")
