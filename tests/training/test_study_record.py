@@ -15,7 +15,7 @@ from tests.page_tables import differences, tables
 from tests.training.published import ROOT, STUDIES, needs_studies, unpacked
 from training import study
 from training.compare.config import load_config
-from training.compare.record import EPISODES, FACTS, ITERATIONS, Contents, pack, unpack
+from training.compare.record import EPISODES, FACTS, ITERATIONS, pack, unpack
 from training.compare.study import Study
 from training.io.config import UserError
 
@@ -27,9 +27,7 @@ def table(path):
         return list(csv.DictReader(file))
 
 
-CONTENTS = Contents(
-    {"an-arm-s0": {"arm": "an arm", "training_seed": 0}}, {"an-arm-s0": {"arm": "an arm"}}
-)
+CONTENTS = ({"an-arm-s0": {"arm": "an arm", "training_seed": 0}}, {"an-arm-s0": {"arm": "an arm"}})
 
 
 def small(out):
@@ -58,7 +56,7 @@ def packed(tmp_path, name="record"):
     small(tmp_path / "out")
     (tmp_path / "out" / "evaluations" / "notes (copy).json").write_text("of mine")
     (tmp_path / "out" / "runs" / ".trash").mkdir(exist_ok=True)
-    pack(tmp_path / "out", tmp_path / name, CONTENTS)
+    pack(tmp_path / "out", tmp_path / name, *CONTENTS)
     return tmp_path / name
 
 
@@ -101,7 +99,7 @@ def test_a_record_of_before_is_read_and_replaced(tmp_path):
     unpack(record, tmp_path / "back")
     for name, text in small(tmp_path / "again").items():
         assert (tmp_path / "back" / name).read_text() == text
-    pack(tmp_path / "back", record, CONTENTS)
+    pack(tmp_path / "back", record, *CONTENTS)
     assert {path.name: path.read_bytes() for path in record.iterdir()} == now
 
 
@@ -109,7 +107,7 @@ def test_a_row_that_a_kill_cut_short_is_left_out(tmp_path):
     small(tmp_path / "out")
     with (tmp_path / "out" / "runs" / "an-arm-s0" / "metrics.csv").open("a") as file:
         file.write("3")
-    pack(tmp_path / "out", tmp_path / "record", CONTENTS)
+    pack(tmp_path / "out", tmp_path / "record", *CONTENTS)
     assert [row["iteration"] for row in table(tmp_path / "record" / ITERATIONS)] == ["1", "2"]
 
 
@@ -122,7 +120,7 @@ def test_a_damaged_study_is_one_sentence(tmp_path, name, data):
     small(tmp_path / "out")
     (tmp_path / "out" / name).write_bytes(data)
     with pytest.raises(UserError, match=f"{name} is damaged"):
-        pack(tmp_path / "out", tmp_path / "record", CONTENTS)
+        pack(tmp_path / "out", tmp_path / "record", *CONTENTS)
 
 
 def again(name, folder, *more):

@@ -16,7 +16,7 @@ import shutil
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, StringConstraints
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -57,26 +57,24 @@ class Facts:
 Row = dict[str, str]
 
 
-class Contents(NamedTuple):
-    """What a record is made of and, for whoever reads the tables, columns that say what it is."""
-
-    runs: Mapping[str, Mapping[str, Any]]
-    evaluations: Mapping[str, Mapping[str, Any]]
+Columns = Mapping[str, Mapping[str, Any]]
+"""By the name of a file, columns that say for readers of the tables what it is."""
 
 
-def pack(out: Path, record: Path, contents: Contents) -> None:
+def pack(out: Path, record: Path, runs: Columns, evaluations: Columns) -> None:
     """Write the record of a study's directory.
 
     Args:
         out: the study's directory.
         record: the directory of the record, made where it is not there.
-        contents: runs and evaluations by the names of their files, those that are not there too.
+        runs: columns of each run of the study, those that do not exist too.
+        evaluations: the same of each evaluation.
 
     Raises UserError where a file is damaged, OSError where nothing can be written.
     """
     episodes: list[tuple[Row, Row]] = []
-    numbers, evaluations = dict[str, list[str]](), dict[str, Any]()
-    for name, columns in contents.evaluations.items():
+    numbers, others = dict[str, list[str]](), dict[str, Any]()
+    for name, columns in evaluations.items():
         path = out / "evaluations" / f"{name}.json"
         if not path.is_file():
             continue
@@ -87,17 +85,17 @@ def pack(out: Path, record: Path, contents: Contents) -> None:
         where = {"evaluation": name} | _cells(columns)
         episodes += [(where, _cells(one)) for one in records]
         numbers[name] = list(dict.fromkeys(key for one in records for key in one))
-        evaluations[name] = facts | {"records": None, "seeds": None}
+        others[name] = facts | {"records": None, "seeds": None}
     iterations: list[tuple[Row, Row]] = []
-    runs = dict[str, dict[str, str]]()
-    for name, columns in contents.runs.items():
+    texts = dict[str, dict[str, str]]()
+    for name, columns in runs.items():
         folder = out / "runs" / name
         if not folder.is_dir():
             continue
-        runs[name] = _texts({file: folder / file for file in _OF_RUN})
+        texts[name] = _texts({file: folder / file for file in _OF_RUN})
         head, *lines = _texts({_METRICS: folder / _METRICS}).get(_METRICS, "").splitlines() or [""]
         if head:
-            runs[name][_METRICS] = head
+            texts[name][_METRICS] = head
             keys, where = head.split(","), {"run": name} | _cells(columns)
             cells = (line.split(",") for line in lines)  # one may be cut short by a kill
             iterations += [
@@ -108,8 +106,8 @@ def pack(out: Path, record: Path, contents: Contents) -> None:
     text = json.dumps(
         {
             "tables": {name: sha256_of([files[name]]) for name in (EPISODES, ITERATIONS)},
-            "numbers": numbers, "evaluations": evaluations, "runs": runs,
-            "gaze": _texts({name: out / "gaze" / f"{name}.json" for name in contents.runs}),
+            "numbers": numbers, "evaluations": others, "runs": texts,
+            "gaze": _texts({name: out / "gaze" / f"{name}.json" for name in runs}),
             "costs": _texts({_COSTS: out / _COSTS}).get(_COSTS),
         }
     )  # fmt: skip

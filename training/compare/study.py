@@ -1,6 +1,5 @@
 """A study: the matrix of its jobs, its directory, and its record."""
 
-import re
 import shlex
 import tempfile
 from collections.abc import Sequence
@@ -8,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from training.analysis.agents import check_device
 from training.collect.environments import make_env, render_modes
@@ -18,7 +18,7 @@ from training.compare.evaluations import EvaluationJob, episodes_in, unfinished
 from training.compare.jobs import PAGE, Comparison, Job, check_owner
 from training.compare.model_files import CostJob, GazeJob, PolicyJob, VideoJob, has_gaze
 from training.compare.page import pareto_picture, render
-from training.compare.record import Contents, check_record, pack, unpack
+from training.compare.record import Columns, check_record, pack, unpack
 from training.compare.results import read_results
 from training.compare.runs import TrainingJob, all_runs, check_demonstrations, check_policies
 from training.demonstrations.recorder import record_all
@@ -84,7 +84,10 @@ class Study(Comparison):
                 checked.add(stages[0].variant.name)
 
     def prepare(self, missing: Sequence[Job]) -> None:
-        _clean(self.out)
+        for path in (self.out / "evaluations").glob("*.json"):
+            left = unfinished(path)  # by a process that was killed once the result was written
+            if left.is_file() and len(read_bytes(left).splitlines()) <= episodes_in(path) + 1:
+                left.unlink()
         if not self._trains(missing, self._every_run):
             return
         if self.settings.demonstrations is not None:
@@ -140,7 +143,7 @@ class Study(Comparison):
 
     def write_record(self, record: Path) -> None:
         """Write the record of the results that exist, and the page as it follows from it."""
-        pack(self.out, record, self._contents())
+        pack(self.out, record, *self._contents())
         with tempfile.TemporaryDirectory() as folder:
             unpacked = Study(self.settings, self.path, Path(folder) / self.out.name, self.overrides)
             unpack(record, unpacked.out)
@@ -150,22 +153,22 @@ class Study(Comparison):
         (record / PICTURE).unlink(missing_ok=True)  # of an older record; the page shows it
         print(f"wrote {record}")
 
-    def _contents(self) -> Contents:
+    def _contents(self) -> tuple[Columns, Columns]:
         """The runs and evaluations, with columns that say of which variant each is."""
-        of_run: dict[str, dict[str, object]] = {
+        of_run: dict[str, dict[str, Any]] = {
             run.directory.name: {
                 "arm": run.variant.name, "training_seed": run.seed, "stage": run.stage + 1,
             }
             for run in self._every_run
         }  # fmt: skip
-        evaluations: dict[str, dict[str, object]] = {}
+        evaluations: dict[str, dict[str, Any]] = {}
         for job in plan(self.settings, self.out, self.runs):
             if isinstance(job, EvaluationJob):
                 of_policy = of_run.get(job.who, {"arm": job.who})
                 for path, (x, _) in job.points().items():
                     where = {"curve": job.curve.name, "x": x} if job.curve else {}
                     evaluations[path.stem] = of_policy | where
-        return Contents(of_run, evaluations)
+        return of_run, evaluations
 
 
 def plan(study: StudyConfig, out: Path, runs: list[list[TrainingJob]]) -> list[Job]:
@@ -182,7 +185,10 @@ def plan(study: StudyConfig, out: Path, runs: list[list[TrainingJob]]) -> list[J
         names = study.references
         return [EvaluationJob(study, out, n, job.env_id, job.env, None, curve) for n in names]
 
-    videos = study.videos and _renders(base)
+    videos = study.videos
+    if videos:
+        with closing(make_env(base.job.env_id, base.job.env)) as env:
+            videos = "rgb_array" in render_modes(env)
     jobs: list[Job] = [CostJob(study, out, tuple(first)), *scripted()]
     leading = study.arms[: study.leading_arms]
     for group in (leading, study.arms[len(leading) :]):
@@ -207,11 +213,6 @@ def plan(study: StudyConfig, out: Path, runs: list[list[TrainingJob]]) -> list[J
     return jobs
 
 
-def _renders(run: TrainingJob) -> bool:
-    with closing(make_env(run.job.env_id, run.job.env)) as env:
-        return "rgb_array" in render_modes(env)
-
-
 def check_directory(out: Path, study: StudyConfig, option: str = "--out") -> None:
     """UserError when the directory that an option names belongs to something else."""
     if not check_owner(out, STUDY, study.title, "study", option):
@@ -224,21 +225,3 @@ def check_directory(out: Path, study: StudyConfig, option: str = "--out") -> Non
             raise UserError(
                 f"{out} has runs with {change.describe('the study now has')}; give another --out"
             )
-
-
-def _clean(out: Path) -> None:
-    """Remove what a killed process left: half a file by the names that the study itself gives,
-    episodes of an evaluation whose result exists."""
-    for folder, names in (
-        (out, "|".join(map(re.escape, (STUDY, PAGE, PICTURE, "costs.json")))),
-        (out / "evaluations", r"[a-z0-9.+-]+\.jsonl?"),
-        (out / "policies", r"[a-z0-9-]+\.safetensors"),
-        (out / "gaze", r"[a-z0-9-]+\.json"),
-    ):
-        for path in folder.iterdir() if folder.is_dir() else ():
-            if re.fullmatch(rf"\.({names})\.\d+", path.name):
-                path.unlink()
-    for path in (out / "evaluations").glob("*.json"):
-        left = unfinished(path)
-        if left.is_file() and len(read_bytes(left).splitlines()) <= episodes_in(path) + 1:
-            left.unlink()  # and none where more episodes follow
