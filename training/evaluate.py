@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from envs import Outcome
-from training.analysis.agents import Agent, add_arguments, find_agents, positive
+from training.analysis.agents import Agent, add_arguments, agents_of, positive
 from training.analysis.evaluator import PARETO, RESULTS, claim, evaluate, is_free, write_entries
 from training.collect.outcomes import outcomes_of
 from training.command.files import reason
@@ -33,11 +33,11 @@ from training.io.fingerprint import differences
 from training.reports.plots import plot_pareto
 
 FOLDER = "evaluation"
-"""Of a run directory: receives its evaluations, the second `evaluation-2` and so on."""
+"""Folder of a run directory that receives its evaluations; the second is `evaluation-2`."""
 
 
 def _outcomes(agents: Sequence[Agent]) -> list[Outcome]:
-    """What the policies' tasks are judged by, events excepted, by name: a column each."""
+    """The outcomes of the policies' tasks that have a column, all but events."""
     found = [one for agent in agents for one in outcomes_of(agent.task) if one.kind != "event"]
     return list({outcome.name: outcome for outcome in found}.values())
 
@@ -131,10 +131,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     if not arguments.runs and not arguments.policy:
         raise UserError("give at least one RUN_OR_CHECKPOINT, or --policy oracle|blind|random")
-    agents = find_agents(
-        arguments.runs, arguments.policy, arguments.env, arguments.set, arguments.device,
-        arguments.repair, own=arguments.own, force=arguments.force,
-    )  # fmt: skip
+    agents = agents_of(arguments, arguments.runs)
     _note_differences(agents)
     for agent in agents:
         config.check_finite(agent.env_settings, f"the environment of {agent.name}")

@@ -35,13 +35,14 @@ import policies
 from training.algorithms.registry import load_any_config
 from training.algorithms.trainer import SHORTHANDS
 from training.analysis.agents import (
+    COMPONENTS,
     EVALUATION_SEED,
-    admitted,
+    KEY_VALUES,
     check_device,
     device_name,
     positive,
     trained_in,
-)  # fmt: skip
+)
 from training.analysis.step_cost import comparison, measure_all, table
 from training.collect.environments import make_env
 from training.command.files import led_to, write_atomically
@@ -71,10 +72,7 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument(
         "--set",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="KEY=VALUE",
+        **KEY_VALUES,
         help="field of the YAML configurations, as in --set num_features=256",
     )
     parser.add_argument(
@@ -85,9 +83,8 @@ def _parser() -> ArgumentParser:
         "--vary policy.patch=[25,25],[20,20]",
     )
     parser.add_argument(
-        "--own", metavar="MODULE:CLASS", type=admitted, action="append", default=[],
-        help="policy, controller or feature map of your own that a run names",
-    )  # fmt: skip
+        "--own", **COMPONENTS, help="custom policy, controller or feature map that a run names"
+    )
     parser.add_argument("--device", default="cpu", help="PyTorch device (cpu, cuda)")
     parser.add_argument("--calls", type=positive, default=200, help="timed calls (default 200)")
     parser.add_argument("--json", metavar="FILE", help="write the figures here too")

@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 
 from envs.display import has_display
-from training.analysis.agents import add_arguments, find_agents
+from training.analysis.agents import add_arguments, find_agent
 from training.collect.episode import Episode, PolicyError, run_episode
 from training.collect.outcomes import means_described
 from training.command.signals import exit_status
@@ -57,8 +57,6 @@ def run(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run it. Raises UserError."""
     arguments = _parser().parse_args(argv)
     torch.set_num_threads(1)
-    if len(arguments.policy) + (arguments.run is not None) != 1:
-        raise UserError("give one RUN_OR_CHECKPOINT, or one --policy oracle|blind|random")
     if arguments.render and arguments.video:
         raise UserError("--render and --video cannot be combined: the window is not recorded")
     if arguments.render and not has_display():
@@ -67,11 +65,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         )
     if arguments.video:
         check_video_path(Path(arguments.video))
-    files = [] if arguments.run is None else [arguments.run]
-    (agent,) = find_agents(
-        files, arguments.policy, arguments.env, arguments.set, arguments.device,
-        arguments.repair, own=arguments.own, force=arguments.force,
-    )  # fmt: skip
+    agent = find_agent(arguments)
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)
     episodes = roll(agent, seeds, arguments.video, arguments.still_s, arguments.render)
     print(means_described(episodes, agent.task))

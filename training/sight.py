@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from training.analysis.agents import Agent, add_arguments, find_agents, positive
+from training.analysis.agents import Agent, add_arguments, find_agent, positive
 from training.analysis.evaluator import origin
 from training.command.errors import command_line
 from training.command.files import made_and_locked, write_atomically, write_json
@@ -107,13 +107,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run it. Raises UserError."""
     words = sys.argv[1:] if argv is None else argv
     arguments = _parser().parse_args(words)
-    if len(arguments.policy) + (arguments.run is not None) != 1:
-        raise UserError("give one RUN_OR_CHECKPOINT, or one --policy oracle|blind|random")
-    files = [] if arguments.run is None else [arguments.run]
-    (agent,) = find_agents(
-        files, arguments.policy, arguments.env, arguments.set, arguments.device, arguments.repair,
-        own=arguments.own, force=arguments.force,
-    )  # fmt: skip
+    agent = find_agent(arguments)
     config.check_finite(agent.env_settings, f"the environment of {agent.name}")
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)
     with _claimed(arguments.out) as directory:

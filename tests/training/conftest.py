@@ -1,10 +1,13 @@
 """What several tests begin from."""
 
+from functools import partial
+
 import pytest
 import yaml
 from markupsafe import Markup
 
 from tests.training.study_jobs import DRAWN, conduct, write_study
+from training.analysis import evaluator, step_cost
 from training.compare import model_files, page
 
 
@@ -23,6 +26,12 @@ def light_studies():
             patch.setattr(page, name, no_figure)
         patch.setattr(page, "draw_picture", lambda *given: b"\x89PNG")
         yield
+
+
+@pytest.fixture
+def few_timed_calls(monkeypatch):
+    """Evaluations time their policies with few calls."""
+    monkeypatch.setattr(evaluator, "measure", partial(step_cost.measure, calls=3, warm_up=1))
 
 
 @pytest.fixture(scope="session")

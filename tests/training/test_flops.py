@@ -279,7 +279,7 @@ def test_a_vision_policy_is_measured_whole_and_in_parts(feature_map):
 def test_what_is_timed_as_attention_is_what_is_counted_as_attention():
     policy = vision_cases.make(depth=3)
     observation = vision_cases.observation()
-    parts = step_cost._parts(policy, observation, "cpu")
+    parts = step_cost._inner_parts(policy, observation, "cpu")
     whole = measure(policy, observation, calls=1, warm_up=0)
     assert count(parts["attention"]).total == whole.attention > 0
     assert not any(module._forward_pre_hooks for module in policy.modules())

@@ -2,6 +2,7 @@
 
 import csv
 import errno
+import shutil
 
 import numpy as np
 import pytest
@@ -103,13 +104,12 @@ def test_metrics_are_read_up_to_a_row_that_is_cut_off(run):
     assert curve.columns["wall_s"].tolist() == [60, 120]
 
 
-@pytest.mark.parametrize("x", ["iteration", "wall", "episodes", "steps"])
-def test_the_command_draws_runs_as_a_png_where_the_name_has_no_suffix(run, tmp_path, capsys, x):
-    words = [str(run), str(run / "metrics.csv"), "--out", str(tmp_path / x), "--x", x]
-    assert main(words) == 0
-    out = tmp_path / f"{x}.png"
-    assert out.read_bytes().startswith(b"\x89PNG")
-    assert capsys.readouterr().out == f"wrote {out}\n"
+@pytest.mark.parametrize(("x", "column"), plots.AXES.items())
+def test_a_run_is_drawn_over_a_column(run, drawn, x, column):
+    assert main([str(run), "--out", "x.png", "--x", x]) == 0
+    line = drawn["reward per episode, search centre"]["center_reward"]
+    values = read_metrics(run).columns[column]
+    assert line.get_xdata() == pytest.approx(values / 60 if x == "wall" else values)
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_pareto_draws_learned_and_scripted_policies(tmp_path):
             plot_pareto(entries, tmp_path / name)
 
 
-@pytest.mark.parametrize("name", ["$x_{ $ 1", "_a$b$"])
-def test_any_name_stands_in_a_legend(tmp_path, monkeypatch, run, name):
+def test_any_name_stands_in_a_legend(tmp_path, monkeypatch, run):
+    names = ["$x_{ $ 1", "_hidden", "_a$b$", "^_\\frac"]
     written = []
     save = plots._save
 
@@ -155,10 +155,19 @@ def test_any_name_stands_in_a_legend(tmp_path, monkeypatch, run, name):
         written.extend(text.get_text() for text in axis.get_legend().get_texts())
 
     monkeypatch.setattr(plots, "_save", keep)
-    plot_pareto([entry(name, 1e5, 3.0), entry(name, None, 3.0)], tmp_path / "pareto.png")
-    assert main([str(run.rename(tmp_path / name)), "--out", str(tmp_path / "curve.png")]) == 0
+    plot_pareto([entry(name, 1e5, 3.0) for name in names], tmp_path / "pareto.png")
+    runs = [str(shutil.copytree(run, tmp_path / name)) for name in names]
+    assert main([*runs, "--out", str(tmp_path / "curve.png")]) == 0
     shown = [text.replace("\\$", "$").removeprefix("\u200b") for text in written]
-    assert shown == [name, name, f"{name}: reward_mean", f"{name}: center_reward"]
+    lines = [f"{name}: {line}" for name in names for line in ("reward_mean", "center_reward")]
+    assert sorted(shown) == sorted(names + lines)
+
+
+def test_what_was_written_is_told_and_a_name_without_suffix_is_a_png(run, tmp_path, capsys):
+    assert main([str(run), str(run / "metrics.csv"), "--out", str(tmp_path / "curve")]) == 0
+    out = tmp_path / "curve.png"
+    assert capsys.readouterr().out == f"wrote {out}\n"
+    assert out.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("out", ["", "."])

@@ -115,18 +115,8 @@ def test_evaluations_hold_the_tasks_own_means(described, bare, tmp_path, capsys)
     assert all(entry["away_rad_sem"] > 0 and 0 <= entry["stuck_rate"] <= 1 for entry in entries)
     assert all(entry["env_settings"] == {"size_px": 16, "steps": 10} for entry in entries)
     assert "distance rad" in capsys.readouterr().out
-    ran(
-        evaluate,
-        bare,
-        "--policy",
-        "random",
-        "--episodes",
-        20,
-        "--env",
-        BARE,
-        "--out",
-        tmp_path / "b",
-    )
+    words = ("--policy", "random", "--episodes", 20, "--env", BARE)
+    ran(evaluate, bare, *words, "--out", tmp_path / "b")
     entries = json.loads((tmp_path / "b" / "evaluation.json").read_text())
     assert {entry["success_rate"] for entry in entries} == {None}
     assert 2 < entries[1]["reward_mean"] < 5
@@ -134,10 +124,8 @@ def test_evaluations_hold_the_tasks_own_means(described, bare, tmp_path, capsys)
 
 
 def test_films_plots_and_costs(described, bare, tmp_path, capsys):
-    for suffix in ("mp4", "gif", "png"):
-        film = tmp_path / f"film.{suffix}"
-        ran(rollout, described, "--env", RING, "--video", film)
-        assert film.stat().st_size > 100
+    ran(rollout, described, "--env", RING, "--video", tmp_path / "film.gif")
+    assert (tmp_path / "film.gif").stat().st_size > 100
     for run in (described, bare):
         ran(plots, run, "--out", tmp_path / "curves.png")
     ran(flops, described, "--env", RING)

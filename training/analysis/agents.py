@@ -45,9 +45,9 @@ class Agent:
     """"module:name" of a policy in Python, as the user typed it; with neither this nor a checkpoint
     the policy is a scripted one, whose name is in SCRIPTED."""
     own: tuple[str, ...] = ()
-    """What the user lets a checkpoint's policy be made of, as "module:Class"."""
+    """Custom components that a checkpoint may name, as "module:Class"."""
     force: bool = False
-    """Whether it plays with another robot or other cameras than it was trained with too."""
+    """Whether it also plays with another robot or other cameras than it was trained with."""
 
     @property
     def task(self) -> envs.Task | None:
@@ -121,18 +121,12 @@ def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
     )
     parser.add_argument(
         "--set",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="KEY=VALUE",
+        **KEY_VALUES,
         help="setting of the environment, as in --set gap_m=[0.15,0.25] or --set balls=40",
     )
     parser.add_argument(
         "--own",
-        metavar="MODULE:CLASS",
-        type=admitted,
-        action="append",
-        default=[],
+        **COMPONENTS,
         help="custom policy, controller or feature map that the policy's file names; what is "
         "neither named here nor an entry point of an installed package is not imported",
     )
@@ -175,6 +169,16 @@ def admitted(name: str) -> str:
     return name
 
 
+KEY_VALUES: dict[str, Any] = {
+    "nargs": "+", "action": "extend", "default": [], "metavar": "KEY=VALUE",
+}  # fmt: skip
+"""argparse options of --set."""
+COMPONENTS: dict[str, Any] = {
+    "metavar": "MODULE:CLASS", "type": admitted, "action": "append", "default": [],
+}  # fmt: skip
+"""argparse options of --own."""
+
+
 def positive(text: str) -> int:
     """An integer of at least 1, for argparse."""
     if not text.isdecimal() or int(text[:20]) < 1:
@@ -191,11 +195,27 @@ def _seed(text: str) -> int:
 
 
 def trained_in(given: str, own_env: str, env_id: str | None) -> str:
-    """The environment of a policy, its run's own, as --env names it where it is given: only a word
-    that is typed there may import a module. Raises UserError if --env names another."""
+    """The environment of a policy, as --env names it if it is given: only a name typed there may
+    import a module. Raises UserError if --env names another than the run's."""
     if env_id is not None and not environments.same(env_id, own_env):
         raise UserError(f"--env {env_id}: {given} was trained in {own_env}")
     return env_id or own_env
+
+
+def find_agent(arguments: argparse.Namespace) -> Agent:
+    """The one agent of a command line with the positional `run`. Raises UserError."""
+    if len(arguments.policy) + (arguments.run is not None) != 1:
+        raise UserError("give one RUN_OR_CHECKPOINT, or one --policy oracle|blind|random")
+    (agent,) = agents_of(arguments, [] if arguments.run is None else [arguments.run])
+    return agent
+
+
+def agents_of(arguments: argparse.Namespace, files: Sequence[str]) -> list[Agent]:
+    """The agents of a command line with the arguments of `add_arguments`. Raises UserError."""
+    return find_agents(
+        files, arguments.policy, arguments.env, arguments.set, arguments.device, arguments.repair,
+        own=arguments.own, force=arguments.force,
+    )  # fmt: skip
 
 
 def find_agents(
@@ -208,20 +228,22 @@ def find_agents(
     own: Sequence[str] = (),
     force: bool = False,
 ) -> list[Agent]:
-    """The agents that a command line means, each checked: its environment and policy are built, and
-    an episode can begin.
+    """The agents by run or checkpoint and by scripted policy, each checked: its environment and
+    policy are built, and an episode can begin.
 
-    `overrides` are `key=value` settings of the environment, `repair` is of the learned policies,
-    and `own` are names that their files may mean, as the user typed them; with `force` they play
-    with other cameras, too.
-    Raises UserError.
+    `overrides` are `key=value` settings of the environment, `repair` is for the learned policies,
+    and `own` are custom components that their files may name, as the user typed them; with `force`
+    they also play with other cameras. Raises UserError.
     """
     changes = settings_given(overrides)
     check_device(device)
     agents = []
     for file in files:
         if is_import_path(file):
-            agents.append(_written(file, env_id, changes))
+            if env_id is None:
+                raise UserError(f"{file} requires --env ID")
+            settings = environments.resolved(env_id, changes)
+            agents.append(Agent(file, env_id, settings, source=file))
             continue
         path = checkpoint.resolve(file)
         trained = checkpoint.load(path).config
@@ -230,23 +252,12 @@ def find_agents(
         settings = environments.embodiment(named, trained.get("env", {}))
         config.merge(settings, changes)
         settings = environments.resolved(named, settings)
-        agents.append(
-            Agent(
-                _name(file, path),
-                named,
-                settings,
-                path,
-                device,
-                repair,
-                own=tuple(own),
-                force=force,
-            )
-        )
+        name, custom = _name(file, path), tuple(own)
+        agents.append(Agent(name, named, settings, path, device, repair, own=custom, force=force))
     for name in scripted:
         scripted_env = env_id or environments.DEFAULT
-        settings = environments.resolved(scripted_env, changes)
-        agents.append(Agent(name, scripted_env, settings))
-    agents = _told_apart(agents)
+        agents.append(Agent(name, scripted_env, environments.resolved(scripted_env, changes)))
+    agents = _with_distinct_names(agents)
     for agent in agents:
         with agent.make_env() as env:
             policy = agent.make_policy(env)
@@ -269,13 +280,6 @@ def _note_another_body(agent: Agent, policy: Policy, env: gymnasium.Env) -> None
             f"note: {agent.name} was trained with another {', '.join(other)} and does not adapt",
             file=sys.stderr,
         )
-
-
-def _written(word: str, env_id: str | None, changes: dict[str, Any]) -> Agent:
-    """The agent of a policy in Python."""
-    if env_id is None:
-        raise UserError(f"{word} requires --env ID")
-    return Agent(word, env_id, environments.resolved(env_id, changes), source=word)
 
 
 def settings_given(overrides: Sequence[str]) -> dict[str, Any]:
@@ -314,16 +318,15 @@ def _name(given: str, path: Path) -> str:
     return path.stem
 
 
-def _told_apart(agents: list[Agent]) -> list[Agent]:
+def _with_distinct_names(agents: list[Agent]) -> list[Agent]:
+    """Agents by name; those with one name have their checkpoint behind it."""
     names = [agent.name for agent in agents]
-    taken: set[str] = set()
-    result = []
+    result: dict[str, Agent] = {}
     for agent in agents:
         name = agent.name
         if agent.checkpoint is not None and names.count(name) > 1:
             name = f"{name} ({agent.checkpoint})"
-        if name in taken:
+        if name in result:
             raise UserError(f"policy {name} is given twice; give it once")
-        taken.add(name)
-        result.append(dataclasses.replace(agent, name=name))
-    return result
+        result[name] = dataclasses.replace(agent, name=name)
+    return list(result.values())

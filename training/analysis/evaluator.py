@@ -17,6 +17,7 @@ import torch
 
 from envs import Task
 from training.analysis.agents import Agent
+from training.analysis.intervals import wilson_interval
 from training.analysis.step_cost import measure
 from training.collect.environments import completed
 from training.collect.episode import Episode, Policy, finite_numbers, run_episode
@@ -30,20 +31,6 @@ from training.io.fingerprint import differences, fingerprint, sha256_of
 from training.io.state_files import Count, Finite, State, check
 
 RESULTS, PARETO = "evaluation.json", "pareto.png"
-
-
-def wilson_interval(successes: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
-    """Wilson's score interval of a success probability; z = 1.96 covers 95%.
-
-    Unlike the normal interval it stays inside [0, 1] and has a width at 0 and at 100 successes.
-    """
-    rate, extra = successes / trials, z * z / trials
-    centre = rate + extra / 2
-    half = z * math.sqrt(rate * (1 - rate) / trials + extra / (4 * trials))
-    return (
-        max(0.0, (centre - half) / (1 + extra)) if successes else 0.0,
-        min(1.0, (centre + half) / (1 + extra)) if successes < trials else 1.0,
-    )
 
 
 @dataclass(frozen=True)
@@ -115,7 +102,7 @@ def summarise(agent: Agent, episodes: Sequence[Episode]) -> dict[str, Any]:
         "reward_per_step_mean": float((rewards / steps).mean()),
         "success_rate": None if math.isnan(rate) else rate,
         "success_interval_95": (
-            None if math.isnan(rate) else list(wilson_interval(round(rate * count), count))
+            None if math.isnan(rate) else list(wilson_interval(round(rate * count) / count, count))
         ),
         "steps_mean": float(steps.mean()),
     }

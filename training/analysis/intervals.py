@@ -94,6 +94,18 @@ def ratio_interval(ours: np.ndarray, theirs: np.ndarray) -> Interval | None:
     return ratio - half, ratio + half
 
 
+def wilson_interval(share: float, trials: float, z: float = 1.959964) -> Interval:
+    """Wilson's score interval of a success probability; z = 1.96 covers 95 %.
+
+    Unlike the normal interval it stays inside [0, 1] and has a width at shares of 0 and 1.
+    """
+    extra = z * z / trials
+    centre = share + extra / 2
+    half = z * math.sqrt(share * (1 - share) / trials + extra / (4 * trials))
+    low, high = (centre - half) / (1 + extra), (centre + half) / (1 + extra)
+    return max(0.0, low) if share > 0 else 0.0, min(1.0, high) if share < 1 else 1.0
+
+
 def share_interval(values: np.ndarray) -> Interval:
     """95 % interval of the mean of `values` (seeds, scenes), each 0 or 1; inside [0, 1].
 
@@ -107,8 +119,4 @@ def share_interval(values: np.ndarray) -> Interval:
         most = float(seeds * scenes)
         trials = min(share * (1 - share) / variance, most) if variance > 0 else most
         z = t
-    extra = z * z / trials
-    centre = share + extra / 2
-    half = z * math.sqrt(share * (1 - share) / trials + extra / (4 * trials))
-    low, high = (centre - half) / (1 + extra), (centre + half) / (1 + extra)
-    return low if share > 0 else 0.0, high if share < 1 else 1.0
+    return wilson_interval(share, trials, z)

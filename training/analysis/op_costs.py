@@ -58,15 +58,12 @@ def _per_input(factor: int, and_output: int = 0) -> Cost:
     )
 
 
-_output, _input = _per_output(1), _per_input(1)
-
-
 def _windows(over: int = 0) -> Cost:
     """The window of each output element, plus `over` per output element."""
     return lambda arguments, result: (math.prod(arguments[1]) + over) * _elements(result)
 
 
-def _product(left: int, right: int, bias: bool) -> Cost:
+def _product(left: int, right: int, bias: bool = False) -> Cost:
     """Cost of a matrix product whose factors are the arguments number `left` and `right`."""
 
     def cost(arguments: Sequence[Any], result: Any) -> int:
@@ -106,11 +103,6 @@ def _system(arguments: Sequence[Any], result: Any) -> float:
     return _cubic(2 / 3)(arguments, result) + 2 * matrices.shape[-1] * _elements(result)
 
 
-def _distance(arguments: Sequence[Any], result: Any) -> int:
-    """Minus, power, sum."""
-    return 3 * int(arguments[0].shape[-1]) * _elements(result)
-
-
 def _fourier(factor: float, to_real: bool = False) -> Cost:
     """`factor` per element and per halving of the transform."""
 
@@ -120,10 +112,6 @@ def _fourier(factor: float, to_real: bool = False) -> Cost:
         return factor * numbers.numel() * math.log2(max(2, n))
 
     return cost
-
-
-def _added(arguments: Sequence[Any], result: Any) -> int:
-    return _elements(arguments[3])
 
 
 def _fused_attention(arguments: Sequence[Any], result: Any) -> int:
@@ -163,51 +151,39 @@ _REDUCTIONS = """
     argsort bincount col2im cummax cummin cumprod cumsum equal histc kthvalue max median min
     mode multinomial nanmedian prod sort sum topk unique_consecutive
 """
-COSTS: dict[str, Cost] = {
-    **dict.fromkeys(_FREE.split(), _per_output(0)),
-    **dict.fromkeys(_ELEMENTWISE.split(), _output),
-    **dict.fromkeys(_REDUCTIONS.split(), _input),
-    "addcmul": _per_output(2),
-    "glu": _per_output(2),
-    "lerp": _per_output(3),
-    "logcumsumexp": _per_input(3),
-    "mean": _per_input(1, and_output=1),
-    "var": _per_input(4, and_output=1),
-    "avg_pool2d": _windows(1),
-    "avg_pool3d": _windows(1),
-    "max_pool2d_with_indices": _windows(),
-    "max_pool3d_with_indices": _windows(),
-    "linalg_vector_norm": _per_input(2, and_output=1),
-    "native_layer_norm": _per_output(7),
-    "linalg_solve_triangular": _triangular,
-    "linalg_cholesky_ex": _cubic(1 / 3),
-    "linalg_lu_factor_ex": _cubic(2 / 3),
-    "_linalg_det": _cubic(2 / 3),
-    "linalg_inv_ex": _cubic(2),
-    "_linalg_solve_ex": _system,
-    "_fft_r2c": _fourier(2.5),
-    "_fft_c2c": _fourier(5),
-    "_fft_c2r": _fourier(2.5, to_real=True),
-    "_cdist_forward": _distance,
-    "_pdist_forward": _distance,
-    "index_add": _added,
-    "index_reduce": _added,
-    "scatter_add": _added,
-    "scatter_reduce": _added,
-    "searchsorted": _binary_search(0),
-    "bucketize": _binary_search(1),
-    "_softmax": _per_output(5),
-    "_log_softmax": _per_output(5),
-    "_safe_softmax": _per_output(5),
-    **dict.fromkeys(_FUSED_ATTENTION.split(), _fused_attention),
-    "mm": _product(0, 1, bias=False),
-    "bmm": _product(0, 1, bias=False),
-    "mv": _product(0, 1, bias=False),
-    "dot": _product(0, 1, bias=False),
-    "convolution": _convolution,
-    "addmm": _product(1, 2, bias=True),
-    "addmv": _product(1, 2, bias=True),
-    "baddbmm": _product(1, 2, bias=True),
-}
-"""By operator, as `torch.ops.aten` names it; one in place is named without its underscore. Those of
-your own go in here."""
+_GROUPS: list[tuple[str, Cost]] = [
+    (_FREE, _per_output(0)),
+    (_ELEMENTWISE, _per_output(1)),
+    (_REDUCTIONS, _per_input(1)),
+    (_FUSED_ATTENTION, _fused_attention),
+    ("addcmul glu", _per_output(2)),
+    ("lerp", _per_output(3)),
+    ("_softmax _log_softmax _safe_softmax", _per_output(5)),
+    ("native_layer_norm", _per_output(7)),
+    ("logcumsumexp", _per_input(3)),
+    ("mean", _per_input(1, and_output=1)),
+    ("var", _per_input(4, and_output=1)),
+    ("linalg_vector_norm", _per_input(2, and_output=1)),
+    ("avg_pool2d avg_pool3d", _windows(1)),
+    ("max_pool2d_with_indices max_pool3d_with_indices", _windows()),
+    ("linalg_solve_triangular", _triangular),
+    ("linalg_cholesky_ex", _cubic(1 / 3)),
+    ("linalg_lu_factor_ex _linalg_det", _cubic(2 / 3)),
+    ("linalg_inv_ex", _cubic(2)),
+    ("_linalg_solve_ex", _system),
+    ("_fft_r2c", _fourier(2.5)),
+    ("_fft_c2c", _fourier(5)),
+    ("_fft_c2r", _fourier(2.5, to_real=True)),
+    ("_cdist_forward _pdist_forward",
+     lambda arguments, result: 3 * arguments[0].shape[-1] * _elements(result)),
+    ("index_add index_reduce scatter_add scatter_reduce",
+     lambda arguments, result: _elements(arguments[3])),
+    ("searchsorted", _binary_search(0)),
+    ("bucketize", _binary_search(1)),
+    ("mm bmm mv dot", _product(0, 1)),
+    ("addmm addmv baddbmm", _product(1, 2, bias=True)),
+    ("convolution", _convolution),
+]  # fmt: skip
+COSTS = {name: cost for names, cost in _GROUPS for name in names.split()}
+"""The cost of each operator, by its name in `torch.ops.aten`; an operator in place is named without
+its underscore. Add your own operators here."""

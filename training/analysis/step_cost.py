@@ -47,7 +47,7 @@ class StepCost:
     """Median time of what `attention` counts, milliseconds: the feature maps of all attention
     layers, with their queries, keys and values given; None without such layers."""
     state: int = 0
-    """Numbers that are carried to the next decision, after as many as were timed."""
+    """Size of the recurrent state after as many decisions as were timed."""
     repair_ms: float | None = None
     """Median time of repairing depth images, milliseconds, which no operator of PyTorch does and
     no FLOPs count; None for a policy that repairs none."""
@@ -74,7 +74,7 @@ def measure(
     policy: Policy, observation: Any, device: str = "cpu", calls: int = 100, warm_up: int = 10
 ) -> StepCost:
     """FLOPs, median latency over `calls` calls after `warm_up`, and size of a policy."""
-    steps = {"act": lambda: policy.act(observation), **_repair_step(policy, observation)}
+    steps = _parts(policy, observation)
     return _cost(policy, steps, _medians_ms(steps, device, calls, warm_up))
 
 
@@ -86,7 +86,10 @@ def measure_all(
 ) -> dict[str, StepCost]:
     """The costs of policies by name, each with an observation, timed in turn; encoding and
     attention apart where a policy has them."""
-    steps = {name: _parts(policy, seen, device) for name, (policy, seen) in subjects.items()}
+    steps = {
+        name: _parts(policy, seen) | _inner_parts(policy, seen, device)
+        for name, (policy, seen) in subjects.items()
+    }
     flat = {(name, part): step for name, parts in steps.items() for part, step in parts.items()}
     times_ms = _medians_ms(flat, device, calls, warm_up)
     return {
@@ -141,28 +144,28 @@ def _cost(policy: Policy, steps: dict[str, Step], times_ms: Mapping[str, float])
     )
 
 
-def _parts(policy: Policy, observation: Any, device: str) -> dict[str, Step]:
-    """The whole step and the parts of it that can run alone."""
-    steps: dict[str, Step] = {"act": lambda: policy.act(observation)}
-    steps |= _repair_step(policy, observation)
+def _parts(policy: Policy, observation: Any) -> dict[str, Step]:
+    """The whole step, and depth-image repair alone where a policy has it."""
+    repair = getattr(policy, "repair", None)
+    repairing: dict[str, Step] = {} if repair is None else {"repair": lambda: repair(observation)}
+    return {"act": lambda: policy.act(observation), **repairing}
+
+
+def _inner_parts(policy: Policy, observation: Any, device: str) -> dict[str, Step]:
+    """The encoder and the attention of a policy alone, where it has them."""
+    steps: dict[str, Step] = {}
     encode = getattr(policy, "encode", None)
     if encode is not None:
         rgb, pose = (torch.as_tensor(observation[k], device=device)[None] for k in ("rgb", "pose"))
         steps["encode"] = lambda: encode(rgb, pose)
-    layers = _attention_layers(policy, steps["act"])
+    layers = _attention_layers(policy, observation)
     if layers:
         steps["attention"] = lambda: [layer.feature_map.attend(*qkv) for layer, qkv in layers]
     return steps
 
 
-def _repair_step(policy: Policy, observation: Any) -> dict[str, Step]:
-    """Depth-image repair alone; empty for a policy without repair."""
-    repair = getattr(policy, "repair", None)
-    return {} if repair is None else {"repair": lambda: repair(observation)}
-
-
-def _attention_layers(policy: Policy, step: Step) -> list[tuple[RandomFeatureAttention, Any]]:
-    """The attention layers that a step calls, in turn, with the queries, keys and values that
+def _attention_layers(policy: Policy, seen: Any) -> list[tuple[RandomFeatureAttention, Any]]:
+    """The attention layers that a decision calls, in turn, with the queries, keys and values that
     their feature maps get."""
     if not isinstance(policy, nn.Module):
         return []
@@ -178,7 +181,7 @@ def _attention_layers(policy: Policy, step: Step) -> list[tuple[RandomFeatureAtt
     ]
     try:
         with torch.no_grad():
-            step()
+            policy.act(seen)
     finally:
         for handle in handles:
             handle.remove()
@@ -186,10 +189,10 @@ def _attention_layers(policy: Policy, step: Step) -> list[tuple[RandomFeatureAtt
 
 
 def _medians_ms(
-    steps: Mapping[Any, Step], device: str, calls: int, warm_up: int
+    steps: Mapping[Any, Step], device: str, calls: int, warm_up: int = 10
 ) -> dict[Any, float]:
     """Median time of each step, milliseconds, all of them run in turn."""
-    timed = _gpu_ms if torch.device(device).type == "cuda" else _cpu_ms
+    timed = _gpu_ms if torch.device(device).type == "cuda" else _timed_ms
     with torch.no_grad():
         for step in steps.values():
             for _ in range(warm_up):
@@ -198,17 +201,15 @@ def _medians_ms(
     return {name: statistics.median(one[name] for one in times) for name in steps}
 
 
-def _cpu_ms(step: Step) -> float:
-    start = time.perf_counter_ns()
+def _timed_ms(step: Step, clock_ns: Callable[[], int] = time.perf_counter_ns) -> float:
+    start = clock_ns()
     step()
-    return (time.perf_counter_ns() - start) / 1e6
+    return (clock_ns() - start) / 1e6
 
 
 def thread_ms(step: Step) -> float:
     """CPU time of this thread in `step`, milliseconds: other processes do not count."""
-    start = time.thread_time_ns()
-    step()
-    return (time.thread_time_ns() - start) / 1e6
+    return _timed_ms(step, time.thread_time_ns)
 
 
 def _gpu_ms(step: Step) -> float:
@@ -218,10 +219,6 @@ def _gpu_ms(step: Step) -> float:
     end.record()
     end.synchronize()
     return float(start.elapsed_time(end))
-
-
-_TITLES = {"tokens": "tokenising"}
-"""Of components whose names would be read as counts."""
 
 
 def table(costs: Mapping[str, StepCost]) -> str:
@@ -235,7 +232,7 @@ def table(costs: Mapping[str, StepCost]) -> str:
     more = sorted(found - {*COMPONENTS, OTHER})
     columns = [*COMPONENTS[:-1], *more, COMPONENTS[-1], OTHER]
     width = max(28, *map(len, costs))
-    titles = [_TITLES.get(column, column) for column in [*columns, "attention", "total"]]
+    titles = ["tokenising" if c == "tokens" else c for c in [*columns, "attention", "total"]]
     states = any(cost.state for cost in costs.values())
     lines = [
         f"{'FLOPs/step':<{width}}"

@@ -21,7 +21,7 @@ from policies.place_memory.remembered import RememberedGround
 INSET_PX = (96, 128)
 """Most height and width of an inset, screen pixels."""
 LEAST_WIDTH = 320
-"""Of a frame; a narrower one is enlarged."""
+"""Pixels; a narrower frame is enlarged."""
 MARGIN = 8
 """Pixels between the insets and the edge of the frame."""
 CAPTION = 30
@@ -47,7 +47,6 @@ class Inset:
     """An image that a policy sees."""
 
     name: str
-    """Of the camera."""
     image: np.ndarray
     """(height, width, 3) uint8."""
     kept: np.ndarray | None = None

@@ -13,7 +13,7 @@ import numpy as np
 
 from training.analysis.agents import Agent
 from training.collect.environments import render_modes, step_s
-from training.collect.episode import Episode, Policy, run_episode
+from training.collect.episode import Episode, run_episode
 from training.collect.outcomes import described
 from training.io.config import UserError
 from training.video.video import FPS, FrameWriter, LastInfo, VideoRecorder
@@ -139,14 +139,7 @@ class LiveWindow:
             with suppress(*([UserError] if self._has_own else [])):
                 self._scene = Scene(env)
 
-    def __call__(
-        self,
-        env: gymnasium.Env[Any, Any],
-        observation: Any,
-        action: np.ndarray,
-        reward: float,
-        policy: Policy,
-    ) -> None:
+    def __call__(self, env: Any, observation: Any, action: Any, reward: float, policy: Any) -> None:
         if self._has_own:
             env.render()
         if self._scene is not None:

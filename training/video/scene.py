@@ -39,7 +39,7 @@ class Scene:
         self._name, self._task = name_of(env), task_of(env)
         self._geometry: Any = getattr(unwrapped, "geometry", None)
         self._draws = unwrapped.render_mode == "rgb_array"
-        if not self._draws and not self._pictures(None):
+        if not self._draws and not self._images(None):
             raise UserError(
                 f"{self._name} draws no rgb_array and its observations hold no images, so there is "
                 "nothing to record"
@@ -54,8 +54,8 @@ class Scene:
         return frame if ground is None else with_memory(frame, ground)
 
     def _frame(self, observation: Any, policy: Policy, caption: str) -> NDArray[np.uint8]:
-        parts, pictures = flat(observation), self._pictures(policy)
-        key = self._key(policy, pictures)
+        parts, images = flat(observation), self._images(policy)
+        key = self._key(policy, images)
         attention = getattr(policy, "attention_map", None)
         if key is not None and attention is not None:
             # The image that the policy acted on: attention belongs to it, not to the next one.
@@ -63,19 +63,19 @@ class Scene:
         if key is not None:
             drawn = self._outside() if self._draws else np.asarray(parts[key])
             return side_by_side(drawn, None, caption)
-        insets = self._seen(observation, policy, pictures)
+        insets = self._seen(observation, policy, images)
         if self._draws:
             return compose(self._outside(), insets, caption)
         return compose(np.zeros(_CANVAS, np.uint8), insets, caption, _ALONE_PX)
 
-    def _key(self, policy: Policy, pictures: list[Pictures]) -> str | None:
+    def _key(self, policy: Policy, images: list[Pictures]) -> str | None:
         """Key of the image that is shown as the frame; None if there is none."""
         if self._task is not None:
             return self._task.picture
-        alone = len(pictures) == 1 and pictures[0].layout == "HWC" and pictures[0].channels == 3
-        return pictures[0].key if alone and hasattr(policy, "attention_map") else None
+        alone = len(images) == 1 and images[0].layout == "HWC" and images[0].channels == 3
+        return images[0].key if alone and hasattr(policy, "attention_map") else None
 
-    def _pictures(self, policy: Policy | None) -> list[Pictures]:
+    def _images(self, policy: Policy | None) -> list[Pictures]:
         """The images of the observation as the policy reads them."""
         seen: Any = getattr(policy, "sight", None)
         if seen is not None:
@@ -97,13 +97,13 @@ class Scene:
             raise UserError(f"environment {self._name} draws no rgb_array")
         return np.asarray(drawn, np.uint8)
 
-    def _seen(self, observation: Any, policy: Policy, pictures: list[Pictures]) -> list[Inset]:
+    def _seen(self, observation: Any, policy: Policy, images: list[Pictures]) -> list[Inset]:
         """Every image as the policy saw it: repaired, with what its attention drops."""
         repair = getattr(policy, "repair", None)
         parts = flat(observation) if repair is None else repair.seen(observation)
         masks = getattr(policy, "attention_masks", None)
-        kept = {} if masks is None or not pictures else masks(observation)
-        return [one for seen in pictures for one in self._insets(seen, parts, kept)]
+        kept = {} if masks is None or not images else masks(observation)
+        return [one for seen in images for one in self._insets(seen, parts, kept)]
 
     def _insets(self, seen: Pictures, parts: Any, kept: dict[str, Any]) -> list[Inset]:
         """The insets of a part of the observation: each image, and the last frame of a stack."""
@@ -116,11 +116,11 @@ class Scene:
             several = len(images) > 1
             names = [f"{seen.key} {i + 1}" if several else seen.key for i in range(len(images))]
         return [
-            Inset(name, self._picture(image, seen), None if masks is None else masks[i])
+            Inset(name, self._image(image, seen), None if masks is None else masks[i])
             for i, (name, image) in enumerate(zip(names, images, strict=True))
         ]
 
-    def _picture(self, image: NDArray[Any], seen: Pictures) -> NDArray[np.uint8]:
+    def _image(self, image: NDArray[Any], seen: Pictures) -> NDArray[np.uint8]:
         """(channels, height, width) as colours, or the last channel in grey."""
         black, white = (0.0, 255.0) if seen.high == 255 else (seen.low, seen.high)
         if self._task is not None and self._task.shown is not None:

@@ -206,14 +206,7 @@ class VideoRecorder:
         self.step = 0
         self.episode += 1
 
-    def __call__(
-        self,
-        env: gymnasium.Env,
-        observation: Any,
-        action: np.ndarray,
-        reward: float,
-        policy: Policy,
-    ) -> None:
+    def __call__(self, env: Any, observation: Any, action: Any, reward: float, policy: Any) -> None:
         self.step += 1
         self._latest = (observation, policy)
         if self.writer.still:
