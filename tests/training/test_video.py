@@ -173,7 +173,7 @@ def test_an_older_file_stays_when_the_new_one_is_not_finished(tmp_path):
 
 def test_a_full_disk_is_one_sentence_and_leaves_the_older_file(tmp_path):
     """The limit on a file's size stands for the disk; in a process of its own, for it lasts."""
-    paths = [tmp_path / f"film{suffix}" for suffix in SUFFIXES]
+    paths = [tmp_path / f"film{suffix}" for suffix in (".mp4", ".png")]
     for path in paths:
         path.write_text("older")
     program = """if True:

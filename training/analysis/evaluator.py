@@ -1,7 +1,6 @@
 """Evaluation of policies over many seeds, and the directory of its results, `evaluation.json`."""
 
 import dataclasses
-import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -118,12 +117,8 @@ def summarise(agent: Agent, episodes: Sequence[Episode]) -> dict[str, Any]:
 
 def record(episode: Episode) -> dict[str, float]:
     """An episode's entry in `records`; measured values take precedence over keys of `info`."""
-    return {
-        **episode.info,
-        "seed": episode.seed,
-        "reward": episode.reward,
-        "steps": episode.steps,
-    }
+    measured = {"seed": episode.seed, "reward": episode.reward, "steps": episode.steps}
+    return {**episode.info, **measured}
 
 
 def episode_of(entry: Mapping[str, float], task: Task | None) -> Episode:
@@ -141,9 +136,7 @@ def episode_of(entry: Mapping[str, float], task: Task | None) -> Episode:
 
 def standard_error(values: np.ndarray) -> float | None:
     """Standard error of the mean; None for a single value."""
-    if len(values) < 2:
-        return None
-    return float(values.std(ddof=1) / math.sqrt(len(values)))
+    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
 
 
 def _add_costs(entry: dict[str, Any], agent: Agent, seed: int) -> None:
@@ -230,8 +223,8 @@ class Entry:
 def claim(
     out: Path | None, agents: Sequence[Agent], seeds: Sequence[int]
 ) -> Iterator[tuple[Path | None, list[dict[str, Any]]]]:
-    """Create the output directory, check that it is writable and lock it. Return the results that
-    an interrupted run of the same evaluation left there, or None if there are none.
+    """Create the output directory, check that it is writable and lock it. Yields it and the entries
+    that an interrupted run of the same evaluation left there.
 
     Raises UserError if it holds a finished or a different evaluation.
     """
@@ -286,15 +279,10 @@ def _kept(directory: Path, agents: Sequence[Agent], seeds: Sequence[int]) -> lis
         for change in differences(fingerprint({key: known[key] for key in now}), now):
             of_one = f"{known['name']} with {change.describe()}"
             raise UserError(f"{another}, of {of_one}: give another directory")
-        check(dict[str, Finite], _outcome_figures(entry, agent), path)
+        names = [(one.mean_name, f"{one.name}_sem") for one in outcomes_of(agent.task)]
+        figures = {k: entry[k] for pair in names for k in pair if entry.get(k) is not None}
+        check(dict[str, Finite], figures, path)
     return entries
-
-
-def _outcome_figures(entry: dict[str, Any], agent: Agent) -> dict[str, Any]:
-    """The task's outcomes in an entry, without null values."""
-    names = [(one.mean_name, f"{one.name}_sem") for one in outcomes_of(agent.task)]
-    keys = itertools.chain.from_iterable(names)
-    return {key: entry[key] for key in keys if entry.get(key) is not None}
 
 
 def write_entries(directory: Path, entries: list[dict[str, Any]]) -> None:

@@ -46,10 +46,9 @@ class OpCounter(TorchDispatchMode):
         self._inside: list[ExitStack] = []  # one per nesting level of operators
 
     def __enter__(self) -> Self:
-        inside = ExitStack()
-        inside.enter_context(watched())
-        inside.enter_context(_layers_in_parts())
-        self._inside.append(inside)
+        self._inside.append(ExitStack())
+        self._inside[-1].enter_context(watched())
+        self._inside[-1].enter_context(_layers_in_parts())
         super().__enter__()
         return self
 
@@ -67,7 +66,8 @@ class OpCounter(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         name, costs = func.overloadpacket.__name__, op_costs.COSTS
-        cost = (costs.get(name) or costs.get(name.removesuffix("_"))) if _known(func) else None
+        known = func.namespace in ("aten", "prims")
+        cost = (costs.get(name) or costs.get(name.removesuffix("_"))) if known else None
         if cost is None:
             with self:
                 result = func.decompose(*args, **kwargs)
@@ -102,7 +102,3 @@ def _layers_in_parts() -> Iterator[None]:
     finally:
         switches.enabled = before[0]
         mha.set_fastpath_enabled(before[1])
-
-
-def _known(func: Any) -> bool:
-    return func.namespace in ("aten", "prims")

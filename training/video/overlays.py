@@ -251,7 +251,12 @@ def with_memory(frame: np.ndarray, ground: RememberedGround) -> np.ndarray:
     cv2.line(panel, (column(0), top - 3), (column(0), bottom + 3), WHITE)
     for forward_m, left_m in ground.feet_m:
         at = (top + bottom) // 2 - round(scale * float(left_m)) if across else bottom + 9
-        _draw_foot(panel, column, float(forward_m), ground.reach_m, at)
+        first, middle, last = (
+            column(float(forward_m) + shift) for shift in (-ground.reach_m, 0.0, ground.reach_m)
+        )
+        cv2.line(panel, (first, at), (last, at), _FOOT)
+        corners = np.array([(middle, at - 6), (middle - 5, at + 4), (middle + 5, at + 4)])
+        cv2.fillPoly(panel, [corners], _FOOT)
     _draw_metres(panel, column, ground, bottom + 26)
     write(panel, _LEGEND, (2 * MARGIN, bottom + 50), _TEXT)
     return np.concatenate((frame, panel))
@@ -278,17 +283,6 @@ def _draw_view(panel: np.ndarray, ground: RememberedGround, column: _Column, at:
     corners = np.array([(first, at + 4), (first, at), (last, at), (last, at + 4)])
     cv2.polylines(panel, [corners], False, WHITE)
     write(panel, _BRIGHT, (max(first, end + 2 * MARGIN), at - 10), _TEXT)
-
-
-def _draw_foot(
-    panel: np.ndarray, column: _Column, forward_m: float, reach_m: float, at: int
-) -> None:
-    """Draw a nominal foothold in a row of the panel, and the places that its leg reads."""
-    first, last = column(forward_m - reach_m), column(forward_m + reach_m)
-    cv2.line(panel, (first, at), (last, at), _FOOT)
-    middle = column(forward_m)
-    corners = np.array([(middle, at - 6), (middle - 5, at + 4), (middle + 5, at + 4)])
-    cv2.fillPoly(panel, [corners], _FOOT)
 
 
 def _draw_metres(panel: np.ndarray, column: _Column, ground: RememberedGround, at: int) -> None:

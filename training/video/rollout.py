@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-import numpy as np
 
 from training.analysis.agents import Agent
 from training.collect.environments import render_modes, step_s
@@ -38,15 +37,36 @@ def roll(
     Raises:
         UserError: the environment cannot be drawn, or an action or reward is not finite.
     """
+    episodes: list[Episode] = []
+    complete = False
     try:
-        return _roll(agent, seeds, None if video is None else str(video), still_s, render)
+        with LastInfo(agent.make_env(_render_mode(agent, video, render))) as env:
+            fps = 1 / step_s(env, 1 / FPS)
+            writer = FrameWriter(video, fps) if video else None
+            recorder = VideoRecorder(env, writer, still_s, agent.name) if writer else None
+            on_step = LiveWindow(env, fps, agent.name) if render else recorder
+            policy = agent.make_policy(env)
+            try:
+                for seed in seeds:
+                    if recorder:
+                        recorder.start_episode()
+                    policy = agent.for_episode(policy, env, seed)
+                    episodes.append(run_episode(env, policy, seed, on_step=on_step))
+                    if recorder:
+                        recorder.end_episode()
+                    print(described(episodes[-1], agent.task), flush=True)
+                complete = True
+            finally:
+                if writer:
+                    writer.close(keep=complete)
     except FloatingPointError as error:
         raise UserError(f"{agent.name}: {error}") from None
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"{agent.env_id} cannot be drawn here: {error}") from None
+    return episodes
 
 
-def _render_mode(agent: Agent, video: str | None, render: bool) -> str | None:
+def _render_mode(agent: Agent, video: str | Path | None, render: bool) -> str | None:
     """The render mode of the environment; None if none is needed or there is no outside view."""
     if not (render or video):
         return None
@@ -56,34 +76,6 @@ def _render_mode(agent: Agent, video: str | None, render: bool) -> str | None:
         check_windows(agent.env_id, "human" in modes)
     human = render and "human" in modes
     return "human" if human else "rgb_array" if "rgb_array" in modes else None
-
-
-def _roll(
-    agent: Agent, seeds: Sequence[int], video: str | None, still_s: float, render: bool
-) -> list[Episode]:
-    mode = _render_mode(agent, video, render)
-    episodes: list[Episode] = []
-    with LastInfo(agent.make_env(mode)) as env:
-        fps = 1 / step_s(env, 1 / FPS)
-        writer = FrameWriter(video, fps) if video else None
-        recorder = VideoRecorder(env, writer, still_s, agent.name) if writer else None
-        on_step = LiveWindow(env, fps, agent.name) if render else recorder
-        policy = agent.make_policy(env)
-        complete = False
-        try:
-            for seed in seeds:
-                if recorder:
-                    recorder.start_episode()
-                policy = agent.for_episode(policy, env, seed)
-                episodes.append(run_episode(env, policy, seed, on_step=on_step))
-                if recorder:
-                    recorder.end_episode()
-                print(described(episodes[-1], agent.task), flush=True)
-            complete = True
-        finally:
-            if writer:
-                writer.close(keep=complete)
-    return episodes
 
 
 def check_windows(name: str, has_own: bool) -> None:
@@ -143,12 +135,10 @@ class LiveWindow:
         if self._has_own:
             env.render()
         if self._scene is not None:
-            self._show(self._scene.frame(observation, policy, ""))
+            import cv2
+
+            frame = self._scene.frame(observation, policy, "")
+            cv2.imshow(self._title, cv2.cvtColor(frame, cv2.COLOR_RGB2BGR))
+            cv2.waitKey(1)
         self._due = max(self._due + self._step_s, time.perf_counter() - self._step_s)
         time.sleep(max(0.0, self._due - time.perf_counter()))
-
-    def _show(self, frame: np.ndarray) -> None:
-        import cv2
-
-        cv2.imshow(self._title, cv2.cvtColor(frame, cv2.COLOR_RGB2BGR))
-        cv2.waitKey(1)
