@@ -79,8 +79,8 @@ def test_a_run_is_evaluated_in_the_task_and_not_in_its_training(
 
 
 def test_walking_episodes_do_not_depend_on_those_before_them(run, few_timed_calls):
-    """In one process after another, and alone: bit for bit; other processes are tested below Walk-v0
-    and, slowly, in the sweep."""
+    """In one process after another, and alone: bit for bit. Other processes are tested with Walk-v0
+    and the sweep."""
     chosen = agents.find_agents([str(run)], [], None, ["episode_s=0.3"])
     seeds = range(100_000, 100_002)
     (both,) = (entry["records"] for entry in evaluate.evaluate(chosen, seeds))
