@@ -1,8 +1,6 @@
 """Behaviour cloning: it learns, resumes bit for bit, and is careful with bad input."""
 
 import math
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -15,7 +13,6 @@ import policies
 from benchmarks.cloning_time import random_data
 from policies.footholds.head import FootholdVotes, two_bin_labels
 from tests.helpers import metrics, refused, train
-from tests.training.background import wait_for
 from training import bc, es
 from training.algorithms import dagger
 from training.algorithms import labelled_rollouts as demonstrations
@@ -269,33 +266,6 @@ def test_resume_refuses_what_does_not_fit(job, tmp_path, capsys):
     refused(capsys, bc, more, f"cannot read the demonstrations {damaged}")
     damaged.unlink()
     refused(capsys, bc, more, "No such file or directory")
-
-
-def test_kill_9_and_fewer_workers_change_nothing(job, tmp_path):
-    """Killed and resumed in one process: bit for bit a run that was not. No process is left."""
-    path = job(iterations=1000, workers=2)
-    run = tmp_path / "run"
-    arguments = ["--config", path, "--out", str(run)]
-    trainer = subprocess.Popen(
-        [sys.executable, "-m", "training.bc", *arguments], cwd=ROOT, stderr=subprocess.DEVNULL
-    )
-    wait_for(lambda: len(checkpoint.in_run(run)) > 2)
-    workers_of = [int(pid) for pid in children(trainer.pid)]
-    trainer.kill()
-    trainer.wait()
-    assert len(workers_of) >= 2
-    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers_of))
-    done = int(checkpoint.resolve(run).stem)
-    more = ["--set", f"iterations={done + 1}", "workers=1"]
-    assert bc.main(["--resume", str(run), *more]) == 0
-    whole = train(bc, path, tmp_path / "whole", *more)
-    assert metrics(run) == metrics(whole)
-    ours, theirs = (checkpoint.load(checkpoint.resolve(r)) for r in (run, whole))
-    assert all(torch.equal(ours.policy[name], theirs.policy[name]) for name in ours.policy)
-
-
-def children(pid):
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
 def test_demonstrations_of_earlier_versions_are_read(job, tmp_path):

@@ -13,7 +13,6 @@ import yaml
 from tests.helpers import checkpoints, metrics, refused, same_results, train
 from tests.training.background import start, wait_for
 from training import bc, es
-from training.algorithms import searchers
 from training.algorithms.es import ESProgress, EvolutionStrategies
 from training.algorithms.es_config import load_config
 from training.collect.environments import make_env
@@ -224,40 +223,26 @@ def test_nan_stops_the_run_and_keeps_the_checkpoint(job, tmp_path, capsys):
     refused(capsys, es, arguments, "holds a broken policy: tensor ")
 
 
-def test_an_interrupted_run_says_how_to_go_on(job, tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("saved", "sentence"),
+    [(0, "interrupted before the first checkpoint"), (3, "iteration 000002 is saved")],
+)
+def test_an_interrupted_run_says_how_to_go_on(job, tmp_path, capsys, monkeypatch, saved, sentence):
     whole = train(es, job(), tmp_path / "whole")
-    run, tell = tmp_path / "run", searchers.PGPE.tell
+    run, save = tmp_path / "run", EvolutionStrategies.save
 
-    def interrupted(self, population, returns):
-        if len(checkpoints(run)) == 3:
+    def interrupted(self, run):
+        if len(checkpoints(run)) == saved:
             raise KeyboardInterrupt
-        tell(self, population, returns)
+        save(self, run)
 
-    monkeypatch.setattr(searchers.PGPE, "tell", interrupted)
-    assert es.main(["--config", job(), "--out", str(run)]) == 130
-    printed = capsys.readouterr().out
-    assert (
-        f"iteration 000002 is saved; resume with: python -m training.es --resume {run}" in printed
-    )
-    monkeypatch.undo()
-    assert es.main(["--resume", str(run)]) == 0
-    assert checkpoints(run) == checkpoints(whole)
-
-
-def test_a_run_interrupted_before_its_first_checkpoint_says_how_to_go_on(
-    job, tmp_path, capsys, monkeypatch
-):
-    def interrupted(*arguments):
-        raise KeyboardInterrupt
-
-    run = tmp_path / "run"
     monkeypatch.setattr(EvolutionStrategies, "save", interrupted)
     assert es.main(["--config", job(), "--out", str(run)]) == 130
     printed = capsys.readouterr().out
-    resume = f"resume with: python -m training.es --resume {run}"
-    assert f"interrupted before the first checkpoint; {resume}" in printed
+    assert f"{sentence}; resume with: python -m training.es --resume {run}" in printed
     monkeypatch.undo()
     assert es.main(["--resume", str(run)]) == 0
+    assert checkpoints(run) == checkpoints(whole)
 
 
 @pytest.mark.parametrize(
@@ -274,22 +259,22 @@ def test_help_lists_every_field(capsys, command, keys):
 
 
 def test_kill_9_and_resume(job, tmp_path):
-    """Killed at two arbitrary moments and resumed: bit-identical to a run that was not."""
-    path = job(iterations=60)
-    whole = train(es, path, tmp_path / "whole")
-    run = tmp_path / "run"
-    arguments = ["--config", path, "--out", str(run)]
-    for least in (3, 20):
-        process = start("training.es", arguments)
-        wait_for(lambda least=least: at(run) >= least, process)
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        assert at(run) < 60
-        arguments = ["--resume", str(run)]
-    assert es.main(arguments) == 0
+    """Killed while two workers run and resumed with one: bit-identical to a run that was not, and
+    no process is left."""
+    run, path = tmp_path / "run", job(iterations=1000, workers=2)
+    process = start("training.es", ["--config", path, "--out", str(run)])
+    wait_for(lambda: at(run) >= 3, process)
+    started = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert len(started) >= 2
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started))
+    more = ["--set", f"iterations={at(run) + 1}", "workers=1"]
+    assert es.main(["--resume", str(run), *more]) == 0
+    whole = train(es, path, tmp_path / "whole", *more)
     same_results(whole, run)
-    assert checkpoints(run) == checkpoints(whole)
+    assert checkpoint.resolve(run).read_bytes() == checkpoint.resolve(whole).read_bytes()
 
 
 def test_two_workers_and_a_killed_one_change_nothing(job, tmp_path):

@@ -43,19 +43,25 @@ JOBS = {"es": (es.main, ES), "bc": (bc.main, BC), "implicit": (bc.main, IMPLICIT
 @pytest.fixture
 def train(tmp_path, recorded):
     """Trains a job, changed, in a directory of a name, which is returned."""
+    return partial(trained, tmp_path, recorded)
 
-    def run(kind, name, *arguments, **changes):
-        main, job = JOBS[kind]
-        if kind == "implicit":
-            job = {**job, "demonstrations": str(recorded)}
-        path, out = tmp_path / f"{name}.yaml", tmp_path / name
-        path.write_text(yaml.safe_dump({**job, **changes}))
-        where = ["--resume", str(out)] if out.exists() else ["--config", str(path), "--out"]
-        where = where if out.exists() else [*where, str(out)]
-        assert main([*where, *(["--set", *arguments] if arguments else [])]) == 0
-        return out
 
-    return run
+def trained(folder, recorded, kind, name, *arguments, **changes):
+    main, job = JOBS[kind]
+    if kind == "implicit":
+        job = {**job, "demonstrations": str(recorded)}
+    path, out = folder / f"{name}.yaml", folder / name
+    path.write_text(yaml.safe_dump({**job, **changes}))
+    where = ["--resume", str(out)] if out.exists() else ["--config", str(path), "--out", str(out)]
+    assert main([*where, *(["--set", *arguments] if arguments else [])]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def wholes(tmp_path_factory, recorded):
+    """An undisturbed run of each kind."""
+    folder = tmp_path_factory.mktemp("wholes")
+    return {kind: trained(folder, recorded, kind, kind) for kind in JOBS}
 
 
 def maps(policy):
@@ -73,8 +79,8 @@ def centres(run):
 
 
 @pytest.mark.parametrize("kind", JOBS)
-def test_resumed_before_at_and_after_the_moment_it_is_the_same_run(kind, train, tmp_path):
-    whole = train(kind, "whole")
+def test_resumed_before_at_and_after_the_moment_it_is_the_same_run(kind, wholes, train, tmp_path):
+    whole = wholes[kind]
     found = centres(whole)
     assert not found[1].any()
     assert found[2].abs().amax(-1).gt(0).all()  # every centre of every head and block
@@ -92,8 +98,8 @@ def test_resumed_before_at_and_after_the_moment_it_is_the_same_run(kind, train, 
 
 
 @pytest.mark.parametrize("kind", JOBS)
-def test_a_fitted_policy_acts_the_same_once_it_is_loaded(kind, train):
-    run = train(kind, "run", "iterations=2")
+def test_a_fitted_policy_acts_the_same_once_it_is_loaded(kind, wholes):
+    run = wholes[kind]
     saved = checkpoint.load(checkpoint.resolve(run))
     loaded, config = checkpoint.load_policy(run)
     with make_env(config["env_id"], config["env"]) as env:
@@ -135,9 +141,9 @@ def error(name, q, k, fitted=None):
 
 
 @pytest.mark.parametrize("kind", ["es", "bc"])
-def test_fitted_clusters_attend_better_than_positive_features(kind, train):
+def test_fitted_clusters_attend_better_than_positive_features(kind, wholes):
     """At equal m; without a fit the two are equal but for rounding."""
-    policy, q, k = own_tokens(train(kind, "run"))
+    policy, q, k = own_tokens(wholes[kind])
     positive = error("positive", q, k)
     assert error("clustered_hybrid", q, k) == pytest.approx(positive, rel=1e-5)
     assert error("clustered_hybrid", q, k, policy.selection.features) < 0.9 * positive
@@ -208,17 +214,11 @@ def test_workers_get_what_was_fitted_with_each_task(tmp_path):
     assert outcome.observations == []
 
 
-def test_runs_are_the_same_with_workers(train):
-    alone, pooled = train("es", "alone"), train("es", "pooled", "workers=2")
-    ours, theirs = (checkpoint.load(checkpoint.resolve(run)) for run in (alone, pooled))
-    assert all(ours.policy[name].equal(theirs.policy[name]) for name in ours.policy)
-
-
-def test_evolution_strategies_keep_what_cloning_fitted(train):
-    clone = train("bc", "clone", "iterations=2")
+def test_evolution_strategies_keep_what_cloning_fitted(train, wholes):
+    clone = wholes["bc"]
     fine = train("es", "fine", f"init_from={clone}")
     found = centres(fine)
-    assert found[0].equal(centres(clone)[2])
+    assert found[0].equal(centres(clone)[4])
     assert found[4].equal(found[0])
     bare = train("bc", "bare", "iterations=1", "fit_after=null")
     assert centres(train("es", "other", f"init_from={bare}"))[2].any()

@@ -13,7 +13,7 @@ from torch.distributions import Categorical, Normal
 
 import policies
 from policies.common.heads import head_for
-from tests.helpers import checkpoints, metrics, refused, same_results, train
+from tests.helpers import checkpoints, metrics, refused, train
 from tests.training.test_es import ROOT, TOY
 from training import es, evaluate, flops, plots, rollout
 from training.algorithms.exploration import Explorer, Task, draw, log_probability
@@ -214,12 +214,6 @@ def test_a_run_is_taken_like_any_other(job, tmp_path, capsys):
     policy, config = checkpoint.load_policy(run)
     assert isinstance(policy, policies.ImplicitAttentionPolicy)
     assert config["trainer"] == "ppo"
-
-
-def test_workers_change_nothing(job, tmp_path):
-    one = train(ppo, job(), tmp_path / "one")
-    two = train(ppo, job(), tmp_path / "two", "--set", "workers=2")
-    same_results(one, two)
 
 
 def test_a_policy_of_another_trainer_goes_on(job, tmp_path):

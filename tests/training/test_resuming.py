@@ -22,7 +22,6 @@ TOY = {
     "searcher": {"name": "cmaes", "separable": True},
     "policy": {"controller": "mlp", "hidden": [4], "patch": [8, 8]},
 }  # fmt: skip
-STONES = ["popsize=4", "workers=1", "terrains=1", "center_terrains=1"]
 CLONE = {
     "env_id": "tests.training.expert_env:Expert-v0", "expert_episodes": 4, "episodes": 3,
     "updates": 9, "batch_size": 16, "workers": 1, "held_out": 0.25,
@@ -61,15 +60,6 @@ def paste(line):
     assert es.main(words[3:]) == 0
 
 
-def test_evolution_that_was_stopped_is_the_uninterrupted_run_to_the_bit(tmp_path):
-    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
-    settings = [*STONES, "env.episode_s=0.05"]
-    assert es.main(["--out", str(straight), "--set", *settings, "iterations=14"]) == 0
-    assert es.main(["--out", str(stopped), "--set", *settings, "iterations=8"]) == 0
-    assert es.main(["--resume", str(stopped), "--set", "iterations=14"]) == 0
-    same_results(straight, stopped)
-
-
 @pytest.fixture
 def clone(tmp_path):
     """A cloning run of two rounds, and its configuration."""
@@ -86,9 +76,7 @@ def clone(tmp_path):
     ("change", "sentence"),
     [
         ({"seed": 6}, "seed = 6 in {} differs from 5"),
-        ({"popsize": 6}, "popsize = 6 in {} differs from 4"),
         ({"episode_s": 0.2, "env": {"episode_s": 0.2}}, "episode_s = 0.2 in {} differs from 0.1"),
-        ({"searcher": {"name": "cmaes"}}, "searcher.separable = False in {} differs from True"),
         ({"env": {"episode_s": 0.1, "busy_s": 0.0}}, "env.busy_s = 0.0 in {} differs from None"),
         ({"searcher": {"name": "ars"}}, "searcher.name = 'ars' in {} differs from 'cmaes'"),
         ({"popsize": "4"}, "popsize = '4', but input should be a valid integer"),
@@ -183,11 +171,9 @@ def lines(run):
 DAMAGED = {
     "rows lost": lambda old: old[:4],
     "a row left out": lambda old: old[:4] + old[5:],
-    "a row twice": lambda old: [*old[:4], old[3], *old[4:]],
     "two rows exchanged": lambda old: [*old[:4], old[5], old[4], *old[6:]],
     "the tail is zero": lambda old: [*old[:4], b"\0" * len(b"".join(old[4:]))],
     "a row cut short": lambda old: [*old[:4], old[4][:9] + b"\n", *old[5:]],
-    "a row of no numbers": lambda old: [*old[:4], old[4].replace(b",", b",x"), *old[5:]],
     "a row of another time": lambda old: [*old[:4], old[4].replace(b"4,", b"44,", 1), *old[5:]],
 }
 
@@ -208,7 +194,7 @@ def test_a_run_never_goes_on_over_rows_that_are_missing(run, whole, capsys, dama
     same(run, whole)
 
 
-@pytest.mark.parametrize("left", [b"", b"iteration,env_", b"\0" * 99, None])
+@pytest.mark.parametrize("left", [b"iteration,env_", b"\0" * 99, None])
 def test_without_any_row_a_run_begins_again_from_its_first_checkpoint(run, whole, capsys, left):
     if left is None:
         (run / "metrics.csv").unlink()
@@ -256,9 +242,8 @@ def flipped(data):
 
 @pytest.mark.parametrize(
     "damage",
-    [lambda data: b"", lambda data: data[:5], lambda data: data[:-1], lambda data: b"\0" * 99,
-     lambda data: b"\0" * len(data), zeroed, flipped],
-    ids=["empty", "5 bytes", "short by one", "zeros", "all zeros", "tail of zeros", "one bit"],
+    [lambda data: b"", lambda data: data[:-1], lambda data: b"\0" * len(data), zeroed, flipped],
+    ids=["empty", "short by one", "all zeros", "tail of zeros", "one bit"],
 )  # fmt: skip
 def test_a_damaged_checkpoint_is_refused_with_the_command_that_goes_on(run, whole, capsys, damage):
     for iteration in (7, 6):

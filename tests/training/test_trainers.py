@@ -4,9 +4,12 @@ import importlib
 import importlib.util
 import os
 import sys
+from contextlib import closing
 from dataclasses import replace
 
+import numpy as np
 import pytest
+import torch
 import yaml
 
 from tests.training import counted_env, random_search, test_bc, test_es, test_implicit_bc, test_ppo
@@ -133,14 +136,13 @@ def test_its_file_is_read_by_its_name_wherever_configurations_are(tmp_path):
     assert trainer_of(config) is random_search.TRAINER
 
 
-@pytest.mark.parametrize("parallel", [1, 2])
-def test_a_study_trains_by_it_in_two_stages(tmp_path, monkeypatch, parallel):
+def test_a_study_trains_by_it_in_two_stages(tmp_path, monkeypatch):
     monkeypatch.setenv("TQDM_DISABLE", "1")
     written(tmp_path, {**SEARCH, "env_id": "tests.training.plain_env:Plain-v0"}, "own.yaml")
     stage = {"trainer": random_search.NAME, "config": "own.yaml", "set": {"iterations": 2}}
     path = write_study(
         tmp_path, stages=[stage, {"trainer": "es", "config": "es.yaml", "set": {"iterations": 1}}],
-        seeds=[0], parallel=parallel, baseline="exact", videos=False,
+        seeds=[0], parallel=2, baseline="exact", videos=False,
         arms=[{"name": "exact", "set": {"policy.feature_map": "softmax"}}],
     )  # fmt: skip
     out = tmp_path / "out"
@@ -237,6 +239,26 @@ def test_a_configuration_is_trained_and_gone_on_with_by_a_function(tmp_path):
         train(replace(config, popsize=6), parts)
 
 
+@pytest.mark.parametrize("kind", ["bc", pytest.param("ppo", marks=needs_ppo)])
+def test_an_episode_does_not_depend_on_those_before_it(tmp_path, kind):
+    """So that it does not matter which worker runs it. ES runs with two workers in test_es.py."""
+    config = load_any_config(written(tmp_path, JOBS[kind]))
+    job = trainer_of(config).prepare(config)
+    with closing(job), closing(job.make_worker()(None)) as worker:
+        tasks = [*job.tasks([])]
+        job.progress.iteration = 1
+        tasks += job.tasks([])
+        found = [vars(worker.run(task)) for task in tasks]
+        again = [vars(worker.run(task)) for task in reversed(tasks)]
+    for one, other in zip(found, reversed(again), strict=True):
+        assert one.keys() == other.keys()
+        torch.testing.assert_close(arrays(one), arrays(other), rtol=0, atol=0)
+
+
+def arrays(outcome):
+    return {k: v for k, v in outcome.items() if isinstance(v, np.ndarray)}, outcome["observations"]
+
+
 # --- environments ---
 
 
@@ -265,7 +287,7 @@ JOBS = {
 
 @pytest.mark.parametrize(
     ("kind", "workers"),
-    [("es", 1), ("bc", 1), pytest.param("ppo", 1, marks=needs_ppo), ("implicit", 1), ("bc", 2)],
+    [("es", 1), pytest.param("ppo", 1, marks=needs_ppo), ("implicit", 1), ("bc", 2)],
 )
 def test_a_run_opens_an_environment_a_worker(tmp_path, opened, kind, workers):
     """Where the worker is another process, one more tells what the policy sees."""
