@@ -5,8 +5,6 @@ Vision-Performer from recorded demonstrations (`training.algorithms.implicit_bc`
 `policy.name` and `policy.form` decide.
 """
 
-from __future__ import annotations
-
 if __name__ == "__main__":  # first, as what follows takes seconds to load
     from training.command.signals import open_command
 

@@ -1,7 +1,5 @@
 """Train a policy by evolution strategies: `python -m training.es` (docs/guide/training.md)."""
 
-from __future__ import annotations
-
 if __name__ == "__main__":  # first, as what follows takes seconds to load
     from training.command.signals import open_command
 

@@ -4,8 +4,6 @@ The policy is one of this project, its updates are Stable-Baselines3's (extra `r
 2017), and episodes run as those of `training.es`, to their end, on any number of processes.
 """
 
-from __future__ import annotations
-
 if __name__ == "__main__":  # first, as what follows takes seconds to load
     from training.command.signals import open_command
 

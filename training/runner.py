@@ -6,8 +6,6 @@ outcomes and return the row of metrics.csv) and `state` (what a checkpoint holds
 `train` runs it in a run directory, from the beginning or from the newest checkpoint.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence

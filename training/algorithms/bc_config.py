@@ -1,7 +1,5 @@
 """The configuration of behaviour cloning: `BCConfig`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

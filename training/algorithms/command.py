@@ -1,7 +1,5 @@
 """The command of a training algorithm; `--help` works before PyTorch is loaded."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 from collections.abc import Iterable, Sequence

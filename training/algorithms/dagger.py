@@ -9,8 +9,6 @@ episodes, shuffled, follow each other in lanes; a gradient step goes through the
 decisions of every lane, from the memory before them, which is emptied where an episode begins.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@
 Without torchrun there is one process and nothing distributed.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

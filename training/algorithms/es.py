@@ -1,7 +1,5 @@
 """Evolution strategies: ask a searcher for candidates, run their episodes, report the returns."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import field

@@ -1,7 +1,5 @@
 """The configuration of evolution strategies: `ESConfig`, and that of each searcher."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator

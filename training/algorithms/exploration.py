@@ -4,8 +4,6 @@ Categorical choices are sampled by their logits, and numbers have independent Ga
 sample is a row of choices, then numbers, before any bound.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

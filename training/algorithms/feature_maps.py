@@ -11,8 +11,6 @@ exact softmax. All trained tensors are kept, except the tensors of feature maps 
 fitted parameters): those are the new map's, and fitted again if the trainer fits maps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar

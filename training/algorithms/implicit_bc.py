@@ -5,8 +5,6 @@ policy's head gives its loss, InfoNCE against uniform negatives or, for the expl
 squared errors. `python -m training.bc` runs it where `policy.name` is vision_performer.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -1,7 +1,5 @@
 """The configuration of cloning from recorded demonstrations: `ImplicitBCConfig`."""
 
-from __future__ import annotations
-
 from typing import Literal, Self
 
 from pydantic import Field, model_validator

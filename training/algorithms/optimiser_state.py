@@ -1,7 +1,5 @@
 """An optimiser's state as named tensors for a checkpoint."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -5,8 +5,6 @@ episodes come from `training.algorithms.exploration`; a rollout buffer holds the
 other.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field

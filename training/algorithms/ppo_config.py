@@ -1,7 +1,5 @@
 """The configuration of proximal policy optimisation: `PPOConfig`."""
 
-from __future__ import annotations
-
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, Self

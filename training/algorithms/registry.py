@@ -1,7 +1,5 @@
 """All trainers, by the key `trainer` of a configuration."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ file's name, and metrics.csv holds the rows of all iterations up to it. If the n
 error names the newest valid one and the command that resumes from it.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

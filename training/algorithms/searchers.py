@@ -4,8 +4,6 @@ Each is a pair `ask(seed)`, `tell(population, returns)`. A population is a pure 
 searcher's state and the seed, so a run resumes exactly without saving a random generator.
 """
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Nothing here loads PyTorch, so that --help does not wait for it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import field, fields

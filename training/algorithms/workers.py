@@ -4,8 +4,6 @@ An episode's outcome depends on its `Task` alone, and outcomes come back in the 
 so that a training run is bit-identical for any kind and number of workers.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from typing import Any

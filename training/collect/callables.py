@@ -1,7 +1,5 @@
 """Custom policies, given as "module:name" or as an object."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import re

@@ -5,8 +5,6 @@ unchecked. For "module:Id" the module is imported first if the id comes from the
 command line, their configuration, or Python.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 import sys

@@ -1,7 +1,5 @@
 """The only episode loop: training, evaluation and video all run `run_episode`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

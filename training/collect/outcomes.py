@@ -3,8 +3,6 @@
 An environment without a description has no outcomes: reward alone, and success where `info` has it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

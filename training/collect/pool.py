@@ -4,8 +4,6 @@ A worker is built once, by a function that can be pickled, and then runs one tas
 outcome of a task must not depend on the worker that runs it.
 """
 
-from __future__ import annotations
-
 import pickle
 import traceback
 from abc import ABC, abstractmethod

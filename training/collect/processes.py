@@ -1,7 +1,5 @@
 """Worker processes on this machine, which end when the process that started them does."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

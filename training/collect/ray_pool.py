@@ -4,8 +4,6 @@ Ray itself restarts nothing here: another worker runs the task of a lost one
 (`training.collect.pool.WorkerPool`), and a new worker starts when the cluster has a core for it.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

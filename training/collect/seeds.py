@@ -1,7 +1,5 @@
 """Episode seeds of training, and those reserved for evaluation."""
 
-from __future__ import annotations
-
 import numpy as np
 
 EVALUATION_SEEDS_FROM = 100_000
