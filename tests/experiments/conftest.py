@@ -2,7 +2,13 @@
 
 import pytest
 
-from tests.experiments.own_data import write_clothes
+from tests.experiments.own_data import (
+    packed,
+    tones,
+    write_clothes,
+    write_recordings,
+    write_stories,
+)
 
 
 @pytest.fixture(scope="session")
@@ -11,6 +17,16 @@ def clothes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     write_clothes(folder / "fashion_mnist", 90, 30)
     return str(folder)
+
+
+@pytest.fixture(scope="session")
+def data_sets(tmp_path_factory):
+    """A folder with every data set that is not generated."""
+    folder = tmp_path_factory.mktemp("data")
+    write_clothes(folder / "fashion_mnist", 300, 100)
+    write_recordings(folder, packed(tones(range(20))))
+    write_stories(folder, 3000)
+    return folder
 
 
 @pytest.fixture

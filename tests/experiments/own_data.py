@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import lzma
 import tarfile
 import wave
 
@@ -43,6 +44,16 @@ def story(tokens, seed):
     numbers = np.cumsum(draw.choice([1, 1, 1, 1, 4], tokens)) % len(WORDS)
     lines = [numbers[i : i + 9] for i in range(0, tokens, 9)]
     return "".join(" " + " ".join(WORDS[n] for n in line) + " \n" for line in lines)
+
+
+def write_stories(data, held_out=400):
+    """The files of WikiText-2 in a folder of `data`, packed or not as a user may have them."""
+    folder = data / "wikitext2"
+    folder.mkdir(parents=True)
+    (folder / "train.txt.xz").write_bytes(lzma.compress(story(3000, 0).encode()))
+    (folder / "valid.txt").write_text(story(held_out, 1))
+    (folder / "test.txt").write_text(story(held_out, 2))
+    return folder
 
 
 def wav(samples, channels=1, width=2, rate=8000):

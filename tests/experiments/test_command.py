@@ -136,25 +136,6 @@ def test_quick_results_have_a_place_of_their_own(experiment, clothes, monkeypatc
     assert {path.name for path in results.iterdir()} == {"two", "two_quick"}
 
 
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        (b"\0\0\x08\x03\0\0", "-ubyte is no IDX file of unsigned bytes"),
-        (b"\0\0\x08\x01\0", "-ubyte is no IDX file of unsigned bytes"),
-        (b"\0\0\x08\0", "-ubyte is damaged: its header says ()"),
-        (b"\0\0\x08\x01\xff\xff\xff\xff", "-ubyte is damaged: its header says"),
-        (b"", "-ubyte is no IDX file of unsigned bytes"),
-        (None, "train-images-idx3-ubyte.gz"),
-    ],
-)
-def test_missing_and_damaged_pictures_are_named(experiment, tmp_path, capsys, content, sentence):
-    (tmp_path / "fashion_mnist").mkdir()
-    for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
-        if content is not None:
-            (tmp_path / "fashion_mnist" / f"{name}-ubyte").write_bytes(content)
-    assert sentence in refused(arguments(experiment, tmp_path), capsys)
-
-
 def test_every_shipped_experiment_loads():
     files = sorted(CONFIGS.glob("*.yaml"))
     assert files

@@ -1,14 +1,11 @@
 """Language models and softmax sampling, on a text of twelve words."""
 
-import lzma
 import math
 
 import pytest
 import torch
 
 from experiments.__main__ import main
-from experiments.data import words
-from experiments.data.words import Corpus, frequent
 from experiments.fitting import Fitting
 from experiments.language import learning
 from experiments.language.learning import (
@@ -25,8 +22,7 @@ from experiments.language.proposals import (
     sampled_loss,
     shares,
 )
-from tests.experiments.own_data import refused, resumes, story, table_in
-from training.io.config import UserError
+from tests.experiments.own_data import refused, resumes, table_in, write_stories
 
 SMALL = """width: 16, batch: 8, span: 8, dropout: 0, valid: 200, test: 200,
        fitting: {steps: 60, measure_every: 60, learning_rate: 0.1}"""
@@ -60,13 +56,7 @@ seeds: [0]
 
 @pytest.fixture
 def folder(tmp_path):
-    """The files of WikiText-2, two of them packed or not as a user may have them."""
-    own = tmp_path / "data" / "wikitext2"
-    own.mkdir(parents=True)
-    (own / "train.txt.xz").write_bytes(lzma.compress(story(3000, 0).encode()))
-    (own / "valid.txt").write_text(story(400, 1))
-    (own / "test.txt").write_text(story(400, 2))
-    return own
+    return write_stories(tmp_path / "data")
 
 
 def table_of(folder, config):
@@ -197,53 +187,15 @@ def test_weights_of_long_vectors_are_numbers(name):
     assert torch.allclose(shares(weights).sum(-1), torch.ones(5))
 
 
-def test_numbers_follow_first_appearance_and_rare_words_become_unknown(folder):
-    text = words.load("wikitext2", str(folder.parent))
-    assert text.words[0] == story(9, 0).split()[0]
-    assert len(text.words) == 11
-    assert text.words[text.train[9]] == "<eos>"
-    assert len(text.train) == 3000 + math.ceil(3000 / 9)
-    few = frequent(text, 4)
-    assert len(few.words) == 4
-    assert "<unk>" in few.words
-    assert len(few.valid) == len(text.valid)
-    own = Corpus(torch.tensor([0, 1, 1, 2, 2, 3]), torch.tensor([3]), torch.tensor([1]),
-                 ("a", "b", "<unk>", "c"))  # fmt: skip
-    assert frequent(own, 3).words == ("a", "b", "<unk>")
-    assert frequent(own, 3).valid.tolist() == [2]
-
-
 @pytest.mark.parametrize(
-    ("file", "content", "sentence"),
+    ("change", "sentence"),
     [
-        ("test.txt", b"w1 w2 whale\n", "'whale' is not there"),
-        ("valid.txt", b"w1 \xff\n", "cannot be read as text"),
-        ("valid.txt", b" \n", "must hold a text, and has no word"),
-        ("train.txt.xz", b"w1", "train.txt.xz cannot be read"),
-        ("train.txt.xz", lzma.compress(b"w1 w2\n" * 99)[:-30], "it ends too early"),
-        ("train.txt.xz", lzma.compress(b"w1 " * 20_000), "must hold at most 50000 bytes"),
-        ("test.txt", b"w1 " * 20_000, "must hold at most 50000 bytes"),
-    ],
-)
-def test_bad_texts_are_one_sentence(folder, monkeypatch, file, content, sentence):
-    monkeypatch.setattr("experiments.data.words._MOST_BYTES", 50_000)
-    (folder / file).write_bytes(content)
-    with pytest.raises(UserError, match=sentence):
-        words.load("wikitext2", str(folder.parent))
-
-
-def test_texts_without_a_home_and_settings_that_do_not_fit_are_named(
-    folder, monkeypatch, tmp_path, capsys
-):
-    monkeypatch.delenv("FOVEATE_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(UserError, match=r"ptb.train.txt of ptb cannot be fetched"):
-        words.load("ptb")
-    path = folder.parent / "own.yaml"
-    for change, sentence in (
         ("set.batch=900", "batch and span must leave a step to a text of 3334 tokens"),
         ("set.proposal={feature_map: trigs}", "trigs"),
-    ):
-        path.write_text(SAMPLED)
-        given = [path, "--out", tmp_path / "o", "--data", folder.parent, "--set", change]
-        assert sentence in refused(given, capsys)
+    ],
+)
+def test_settings_that_do_not_fit_are_named(folder, tmp_path, capsys, change, sentence):
+    path = folder.parent / "own.yaml"
+    path.write_text(SAMPLED)
+    given = [path, "--out", tmp_path / "o", "--data", folder.parent, "--set", change]
+    assert sentence in refused(given, capsys)

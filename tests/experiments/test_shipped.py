@@ -6,36 +6,17 @@ import pytest
 
 from experiments.__main__ import CONFIGS, main
 from experiments.config import load_config, task
-from tests.experiments.own_data import (
-    packed,
-    story,
-    table_in,
-    tones,
-    write_clothes,
-    write_recordings,
-)
+from tests.experiments.own_data import table_in
 
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    """A folder with every data set that is not generated."""
-    folder = tmp_path_factory.mktemp("data")
-    write_clothes(folder / "fashion_mnist", 300, 100)
-    write_recordings(folder, packed(tones(range(20))))
-    (folder / "wikitext2").mkdir()
-    for number, part in enumerate(("train", "valid", "test")):
-        (folder / "wikitext2" / f"{part}.txt").write_text(story(3000, number))
-    return str(folder)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_a_shipped_experiment_runs_in_miniature(name, data, tmp_path):
+def test_a_shipped_experiment_runs_in_miniature(name, data_sets, tmp_path):
     out = tmp_path / "out"
     few = ("--set", "seeds=[0]")
-    assert main([name, "--quick", "--data", data, "--out", str(out), *few]) == 0
+    assert main([name, "--quick", "--data", str(data_sets), "--out", str(out), *few]) == 0
     experiment = load_config(CONFIGS / f"{name}.yaml")
     rows = table_in(out)
     assert [row["arm"] for row in rows] == [arm.name for arm in experiment.arms]

@@ -1,8 +1,5 @@
 """Spoken digit strings: data, strings, Conformer and scores, on tones in the real files' format."""
 
-import io
-import tarfile
-
 import numpy as np
 import pytest
 import torch
@@ -11,7 +8,6 @@ from experiments import learning
 from experiments.__main__ import main
 from experiments.config import load_config, settings_of
 from experiments.data import fsdd
-from experiments.data.files import RemoteFile, find, read_archive
 from experiments.layers import AttentionSettings
 from experiments.speech.learning import (
     draw,
@@ -29,10 +25,8 @@ from tests.experiments.own_data import (
     resumes,
     table_in,
     tones,
-    wav,
     write_recordings,
 )
-from training.io.config import UserError
 
 CONFIG = """
 title: "Tones"
@@ -173,96 +167,6 @@ def test_runs_are_one_digit_blanks_none_and_padding_is_not_heard():
     logits = torch.nn.functional.one_hot(tokens, 11).float()
     assert greedy(logits, torch.tensor([8, 5])) == [[3, 3, 7, 1], [2]]
     assert word_errors([[3, 3, 7, 1], [2, 5]], [[3, 3, 7, 1], [2]]) == pytest.approx(100 / 6)
-
-
-def test_a_download_is_kept_by_its_recordings_however_it_is_packed(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv("FOVEATE_DATA", raising=False)
-    files = tones()
-    there = tmp_path / "all.tar.gz"
-    there.write_bytes(packed(dict(reversed(files.items())), "gz", "repo-1/recordings"))
-    home = RemoteFile(there.as_uri(), fsdd.digest(files), digest=fsdd.ARCHIVE.digest)
-    assert find("fsdd", home).read_bytes() == there.read_bytes()
-    files["7_ann_0.wav"] = wav(np.arange(9))
-    other = RemoteFile(there.as_uri().replace("all", "changed"), home.sha256, digest=home.digest)
-    (tmp_path / "changed.tar.gz").write_bytes(packed(files, "gz"))
-    with pytest.raises(UserError, match=r"changed.tar.gz must have SHA-256 [0-9a-f]{64}, got"):
-        find("fsdd", other)
-    assert [path.name for path in (tmp_path / "cache/foveate/fsdd").iterdir()] == ["all.tar.gz"]
-
-
-def test_unpacked_recordings_are_read_alike(tmp_path, data):
-    (tmp_path / "recordings").mkdir()
-    for name, content in tones().items():
-        (tmp_path / "recordings" / name).write_bytes(content)
-    for ours, theirs in zip(fsdd.load(str(tmp_path)), fsdd.load(data), strict=True):
-        assert ours[:3] == theirs[:3]
-        assert np.array_equal(ours.samples, theirs.samples)
-
-
-def test_only_regular_files_of_the_right_names_are_read_from_an_archive():
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w") as archive:
-        for name in ("../recordings/1_ann_0.wav", "/recordings/2_ann_0.wav", "recordings/README",
-                     "other/3_ann_0.wav", "recordings/1_ann_0.wav/4_ann_0.wav"):  # fmt: skip
-            member = tarfile.TarInfo(name)
-            member.size = 3
-            archive.addfile(member, io.BytesIO(b"abc"))
-        link = tarfile.TarInfo("recordings/5_ann_0.wav")
-        link.type, link.linkname = tarfile.SYMTYPE, "../recordings/1_ann_0.wav"
-        archive.addfile(link)
-    found = read_archive("x.tar", file.getvalue(), fsdd._wanted)
-    assert found == {"1_ann_0.wav": b"abc", "2_ann_0.wav": b"abc"}
-
-
-def test_an_archive_that_unpacks_to_more_than_allowed_is_refused(monkeypatch):
-    monkeypatch.setattr("experiments.data.files._MOST_IN_ARCHIVE", 2**20)
-    files = {"0_ann_0.wav": bytes(2**20)}
-    with pytest.raises(UserError, match="x holds more than 1048576 bytes"):
-        read_archive("x", packed(files, "gz"), fsdd._wanted)
-    with pytest.raises(UserError, match="x cannot be read: Memory usage limit exceeded"):
-        read_archive("x", packed(files, "xz"), fsdd._wanted)
-
-
-def of(**changed):
-    return packed({**tones(), **changed})
-
-
-def backwards():
-    """An archive whose second member's size leads back to the first."""
-    whole = bytearray(packed(tones(), ""))
-    second = 512 + (len(tones()["0_ann_0.wav"]) + 511) // 512 * 512
-    whole[second + 124 : second + 136] = (-4096).to_bytes(12, "big", signed=True)
-    header = whole[second : second + 512]
-    header[148:156] = b" " * 8
-    whole[second + 148 : second + 156] = f"{sum(header):06o}\0 ".encode()
-    return bytes(whole)
-
-
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        (lambda: b"no archive", "recordings.tar.xz cannot be read"),
-        (lambda: packed(tones())[:-500], "recordings.tar.xz cannot be read: it ends too early"),
-        (lambda: packed(tones(), "gz")[:-500], "recordings.tar.xz cannot be read"),
-        (backwards, "recordings.tar.xz cannot be read"),
-        (lambda: packed({}), "must have recordings such as recordings/7_theo_3.wav"),
-        (lambda: of(**{"3_bob_5.wav": b"RIFF"}), "3_bob_5.wav of fsdd cannot be read: it ends"),
-        (
-            lambda: of(**{"3_bob_5.wav": wav(np.ones(8)).replace(b"\x10\0\0\0", b"$\0\0\0", 1)}),
-            "3_bob_5.wav of fsdd cannot be read",
-        ),
-        (lambda: of(**{"3_bob_5.wav": wav(np.ones(8), 2)}), "got 2, 16 and 8000"),
-        (lambda: of(**{"3_bob_5.wav": wav(np.ones(8), rate=4)}), "got 1, 16 and 4"),
-        (lambda: of(**{"3_bob_5.wav": wav(np.zeros(8))}), "got 8 samples of silence"),
-        (lambda: of(**{"3_eve_5.wav": wav(np.ones(8))}), "eve lacks the digit 0"),
-    ],
-)
-def test_bad_recordings_are_named_in_one_sentence(experiment, tmp_path, capsys, content, sentence):
-    folder = write_recordings(tmp_path, content())
-    given = [experiment, "--data", folder, "--out", tmp_path / "out"]
-    assert sentence in refused(given, capsys)
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
