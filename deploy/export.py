@@ -30,7 +30,7 @@ import torch
 
 from deploy.weights import WEIGHTS
 from foveate_extras import require
-from policies.common.choices import Repair
+from policies.common.settings import Repair
 from training.analysis.agents import EVALUATION_SEED, Agent, admitted, find_agents, positive
 from training.collect.environments import step_s
 from training.collect.episode import PolicyError

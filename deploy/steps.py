@@ -17,7 +17,7 @@ from policies import PlaceMemoryPolicy, VisionPerformerPolicy
 from policies.common.base_policy import SeeingPolicy
 from policies.common.observation import flat, parts_of
 from policies.common.recurrent_state import RecurrentState, flatten_state, unflatten_state
-from policies.vision_performer.drawn_noise import Given, Kind, Noted
+from policies.vision_performer.action_search import Given, Kind, Noted
 
 __all__ = ["NOISE", "Step", "step_of"]
 

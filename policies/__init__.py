@@ -4,11 +4,10 @@ From an observation to an action, in this order:
 
 | file | step |
 |---|---|
-| `common.observation` | any observation space as images and one vector |
-| `common.image_preprocessing` | images: crop, grey, resize, scale |
+| `common.observation` | any observation space as images, preprocessed, and one vector |
 | `common.policy_inputs` | what the settings make of both: images, tokens, inputs |
 | `implicit_attention.tokens` | images as tokens of pixels, with their places |
-| `vision_performer.patch_embedding` | tokens of the implicit Vision-Performer |
+| `vision_performer.encoder` | tokens of the implicit Vision-Performer |
 | `implicit_attention.selection` | attention scores of tokens, and which are kept |
 | `common.controllers` | attention output and vector to numbers |
 | `common.heads`, `footholds.head` | numbers to an action of any space |

@@ -319,7 +319,7 @@ def train(config: JobConfig, run: str | Path) -> None:
     What the configuration names as "module:Class" is imported. UserError when the run cannot start
     or resume, or stops; what is done is kept, after an interrupt too.
     """
-    from policies.common.own import admit
+    from policies.common.plugins import admit
 
     run, start = Path(run), None
     environments.find_task(config.env_id)

@@ -22,14 +22,12 @@ from policies.common.depth_repair import DepthRepair
 from policies.common.geometry import Geometry
 from policies.common.heads import Decision
 from policies.common.normaliser import RunningNormaliser, RunningStatistics
-from policies.common.own import own_controller
-from policies.common.policy_inputs import Sight
+from policies.common.plugins import own_controller
+from policies.common.policy_inputs import PolicyInputs
 from policies.common.recurrent_state import FlatState, RecurrentState, flatten_state
-from policies.implicit_attention.config import CONTROLLERS, SeeingConfig
+from policies.common.settings import CONTROLLERS, SeeingConfig
 from policies.implicit_attention.tokens import PatchTokens
 from policies.place_memory.remembered import RememberedGround
-
-__all__ = ["SeeingPolicy"]
 
 _CHUNK = 1024  # observations measured per chunk
 _STATE = "state"
@@ -60,7 +58,7 @@ class SeeingPolicy(Rebuilt):
     ) -> None:
         super().__init__()
         self.config = config
-        sight = self.sight = Sight(config, observation_space, action_space, geometry)
+        sight = self.sight = PolicyInputs(config, observation_space, action_space, geometry)
         self.head = sight.head
         self.repair: DepthRepair | None = None
         if config.repair != "none":

@@ -1,62 +1,39 @@
-"""Building a policy from its settings."""
+"""Building a policy from its settings, whose limits are checked beforehand."""
 
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any
 
 import gymnasium
 import torch
 from pydantic import TypeAdapter, ValidationError
-from torch import nn
 
+from attention.registry import options_of
 from foveate_settings import sentence
 from policies.common.geometry import Geometry
-from policies.common.kinds import CONFIGS, AnyPolicyConfig, OwnPolicyConfig, settings_class
+from policies.common.kinds import AnyPolicyConfig, OwnPolicyConfig, settings_class
 from policies.common.limits import MOST_NUMBERS, build_within, check_numbers, count_numbers
-from policies.common.own import admit
-from policies.common.size import check_size
+from policies.common.plugins import admit
+from policies.common.policy_inputs import PolicyInputs
+from policies.common.settings import Buildable
 from policies.vision_performer.config import PooledPolicyConfig, VisionPolicyConfig
-from policies.vision_performer.policy import fits_implicit
+from policies.vision_performer.policy import fits_implicit, observed
 
-__all__ = ["CONFIGS", "PolicyFactory", "build", "build_for"]
-
-P_co = TypeVar("P_co", bound=nn.Module, covariant=True)
-
-
-class PolicyFactory(Protocol[P_co]):
-    """Settings that build their policy, as those of every kind do."""
-
-    def build(
-        self,
-        observation_space: gymnasium.Space[Any],
-        action_space: gymnasium.Space[Any],
-        geometry: Geometry | None = None,
-    ) -> P_co: ...
+_MOST_TOKENS = 2**15
+"""Of all images: two cameras of 96 x 128 pixels have 24,576; exact attention takes seconds."""
+_MOST_SEEN = 2**28
+"""Numbers of all tokens together, which overlapping patches multiply."""
+_MOST_FEATURES, _MOST_HYBRID_FEATURES, _MOST_OF_HEADS = 2**12, 2**14, 2**16
+"""Random vectors m of a map; for hybrids, whose features are products, m n, or m for each pair of
+clusters; and m in all heads together: tens of times what pays."""
+_MOST_SEARCHED = 4 * 10**7
+"""Numbers that a search for an action computes in its widest layer, over all rounds."""
+_MOST_LAYERS = 64
 
 
-@overload
 def build(
-    config: PolicyFactory[P_co],
-    observation_space: gymnasium.Space[Any],
-    action_space: gymnasium.Space[Any],
-    most_numbers: int = ...,
-    *,
-    geometry: Geometry | None = ...,
-    trusted: bool = ...,
-) -> P_co: ...
-@overload
-def build(
-    config: Mapping[str, Any],
-    observation_space: gymnasium.Space[Any],
-    action_space: gymnasium.Space[Any],
-    most_numbers: int = ...,
-    *,
-    geometry: Geometry | None = ...,
-    trusted: bool = ...,
-) -> Any: ...
-def build(
-    config: PolicyFactory[Any] | Mapping[str, Any],
+    config: Buildable | OwnPolicyConfig | Mapping[str, Any],
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
     most_numbers: int = MOST_NUMBERS,
@@ -95,30 +72,17 @@ def build(
             if most_numbers < MOST_NUMBERS:
                 check_numbers(count_numbers(make), most_numbers)
             return make().to(device)
-        check_size(config, *spaces, most_numbers, geometry)
+        _check_size(config, *spaces, most_numbers, geometry)
         return build_within(most_numbers, make).to(device)
 
 
-@overload
 def build_for(
-    config: PolicyFactory[P_co],
+    config: Buildable | OwnPolicyConfig | Mapping[str, Any],
     env: gymnasium.Env[Any, Any],
-    most_numbers: int = ...,
+    most_numbers: int = MOST_NUMBERS,
     *,
-    trusted: bool = ...,
-) -> P_co: ...
-@overload
-def build_for(
-    config: Mapping[str, Any],
-    env: gymnasium.Env[Any, Any],
-    most_numbers: int = ...,
-    *,
-    trusted: bool = ...,
-) -> Any: ...
-def build_for(
-    config: PolicyFactory[Any] | Mapping[str, Any], env: gymnasium.Env[Any, Any],
-    most_numbers: int = MOST_NUMBERS, *, trusted: bool = True,
-) -> Any:  # fmt: skip
+    trusted: bool = True,
+) -> Any:
     """Build a policy for an environment: for its spaces, and its geometry if it has one.
 
     Arguments and errors are those of `build`.
@@ -142,13 +106,69 @@ def _read(settings: Mapping[str, Any], *spaces: gymnasium.Space[Any]) -> AnyPoli
         if own.keys() <= {*pooled}:
             cls, known = PooledPolicyConfig, pooled
     shorthands = {k: v for k, v in run.items() if k in known and k != "name" and v is not None}
-    made: AnyPolicyConfig = _validate(cls, {**own, **shorthands}, sorted(known))
+    try:
+        made: AnyPolicyConfig = TypeAdapter(cls).validate_python({**own, **shorthands})
+    except ValidationError as error:
+        raise ValueError(sentence(error.errors(include_url=False)[0], sorted(known))) from None
     return made
 
 
-def _validate(cls: type[Any], settings: dict[str, Any], known: list[str]) -> Any:
-    """Build a `cls` from its fields; errors name the field, its value and what is allowed."""
-    try:
-        return TypeAdapter(cls).validate_python(settings)
-    except ValidationError as error:
-        raise ValueError(sentence(error.errors(include_url=False)[0], known)) from None
+def _check_size(
+    config: Any,
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+    most: int,
+    geometry: Geometry | None = None,
+) -> None:
+    """Raise ValueError for settings that compute with more than `MOST_NUMBERS` numbers at once, or
+    whose widths alone allocate more than `most`, and for spaces that do not fit."""
+    m, n, k = config.num_features, config.num_lambda_features, config.num_clusters
+    declared, heads = options_of(config.feature_map), getattr(config, "heads", 1)
+    _refuse(m > _MOST_FEATURES, f"num_features must be at most {_MOST_FEATURES}, got {m}")
+    _refuse(
+        "base" in declared and m * n > _MOST_HYBRID_FEATURES,
+        f"num_features times num_lambda_features must be at most {_MOST_HYBRID_FEATURES} with the "
+        f"feature map {config.feature_map}, got {m} times {n}",
+    )
+    _refuse(
+        m * heads > _MOST_OF_HEADS,
+        f"num_features times heads must be at most {_MOST_OF_HEADS}, got {m} times {heads}",
+    )
+    _refuse(
+        "num_query_clusters" in declared and m * k * k > _MOST_HYBRID_FEATURES,
+        f"num_features times num_clusters squared must be at most {_MOST_HYBRID_FEATURES} with the "
+        f"feature map clustered_hybrid, got {m} times {k} squared",
+    )
+    _refuse(
+        len(config.hidden) > _MOST_LAYERS,
+        f"hidden must be at most {_MOST_LAYERS} widths, got {len(config.hidden)}",
+    )
+    if isinstance(config, VisionPolicyConfig):
+        (height, width, _), _ = observed(observation_space)
+        rows, columns = (side * config.image_scale for side in config.patch)
+        tokens, size = (height // rows) * (width // columns), 0
+    else:
+        inputs = PolicyInputs(config, observation_space, action_space, geometry)
+        tokens, size = inputs.tokens, inputs.size
+    made = f"patch = {list(config.patch)} makes {tokens} tokens of"
+    _refuse(tokens > _MOST_TOKENS, f"{made} the image, where there can be at most {_MOST_TOKENS}")
+    _refuse(
+        tokens * size > _MOST_SEEN,
+        f"{made} {size} numbers, where there can be at most {_MOST_SEEN} numbers in all",
+    )
+    width = getattr(config, "embed_dim", 0)
+    squares = 4 * config.depth if getattr(config, "attend", False) else 1
+    check_numbers(width * max(squares * width, tokens), most)  # before tables and feature maps
+    if isinstance(config, VisionPolicyConfig):
+        searched = config.samples * config.rounds * max(config.hidden)
+        _refuse(
+            searched > _MOST_SEARCHED,  # a search of minutes for an action
+            f"samples = {config.samples}, rounds = {config.rounds} and hidden = "
+            f"{list(config.hidden)} compute {searched} numbers for an action, where there can be "
+            f"at most {_MOST_SEARCHED}",
+        )
+
+
+def _refuse(exceeds: bool, message: str) -> None:
+    if exceeds:
+        raise ValueError(message)

@@ -25,8 +25,6 @@ from attention import FeatureMap
 from attention.components import is_watched
 from policies.common.normaliser import RunningNormaliser
 
-__all__ = ["AFTER", "CompiledDecision", "compile_act"]
-
 AFTER = 200
 """Default number of eager decisions before tracing, which costs about what it saves in as many."""
 MOST_TRACES = 32

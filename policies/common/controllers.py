@@ -11,8 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-__all__ = ["GATES", "DenseController", "RecurrentController", "linear"]
-
 GATES = {"lstm": 4, "gru": 3}
 """Number of gates of each kind that are computed from the input and the state."""
 

@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from foveate_extras import require
 from policies.common.observation import Pictures, flat
 
-__all__ = ["DepthRepair", "fill_holes", "holes_in"]
-
 Depth = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 

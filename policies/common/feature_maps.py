@@ -10,18 +10,8 @@ import attention
 from attention import ExactSoftmax, FeatureMap
 from attention.hybrid import ClusteredHybrid
 from attention.registry import options_of
-from policies.common.own import own_map
-from policies.implicit_attention.config import EXACT
-
-__all__ = [
-    "MapSettings",
-    "attention_kernel",
-    "fit_to_directions",
-    "map_options",
-    "map_prefixes",
-    "map_state",
-    "unfitted",
-]
+from policies.common.plugins import own_map
+from policies.common.settings import EXACT
 
 _SAMPLES = 256
 

@@ -1,7 +1,7 @@
 """The environment's `geometry`: a robot and its cameras, as far as a policy may know them.
 
-An environment offers it as `env.unwrapped.geometry`, a plain frozen object of numbers and arrays;
-`Geometry` says what it holds. Policies do not import environments.
+An environment offers it as `env.unwrapped.geometry`, any object with the attributes of `Geometry`.
+Policies do not import environments.
 
 Policies saved before geometry was added, and callers without one, refer to the robot at that time.
 `published` recognises its spaces and returns its geometry.
@@ -9,140 +9,68 @@ Policies saved before geometry was added, and callers without one, refer to the 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-__all__ = [
-    "PUBLISHED_HALF_HEIGHT",
-    "PUBLISHED_POSITIONS_M",
-    "PUBLISHED_SHAPE",
-    "FootholdPlan",
-    "Footholds",
-    "Geometry",
-    "moving_images",
-    "published",
-    "published_rays",
-    "yaw_rate_of",
-]
-
 Floats = NDArray[np.float64]
 
 
-class Footholds(Protocol):
-    """Footholds chosen by an action, and where the observation holds the robot's attitude."""
-
-    @property
-    def legs(self) -> int:
-        """How many."""
-
-    @property
-    def actions(self) -> int:
-        """Numbers of an action."""
-
-    @property
-    def forward(self) -> tuple[int, ...]:
-        """Indices of the legs' forward offsets, one per leg."""
-
-    @property
-    def lateral(self) -> tuple[int, ...]:
-        """Indices of the legs' lateral offsets, one per leg; used if the robot turns."""
-
-    @property
-    def speed(self) -> int:
-        """Index of the lateral speed."""
-
-    @property
-    def reach_m(self) -> float:
-        """Forward offset that an action of 1 means, metres."""
-
-    @property
-    def toe_radius_m(self) -> float:
-        """Radius of a foot, metres."""
-
-    @property
-    def stance_m(self) -> Sequence[tuple[float, float]]:
-        """Nominal footholds (x, y) of each leg in mid-stance, level frame, metres."""
-
-    @property
-    def stance_height_m(self) -> float:
-        """Nominal height of the base above the standing toes' centres, metres."""
-
-    @property
-    def proprio(self) -> str:
-        """Key of the observation that holds what the following slices are of."""
-
-    @property
-    def attitude(self) -> slice:
-        """Roll, pitch and yaw, radians."""
-
-    @property
-    def velocity(self) -> slice:
-        """Forward, left and up in the level frame, metres per second."""
-
-    @property
-    def height(self) -> int:
-        """Height of the base above the standing toes' centres, metres."""
-
-    @property
-    def nominal(self) -> slice:
-        """Footholds (x, y) of each leg without an offset, level frame, metres."""
-
-
-class Geometry(Protocol):
-    """Cameras by the key of their images in the observation, and footholds."""
-
-    @property
-    def image_scaling(self) -> Mapping[str, tuple[float, float]]:
-        """Offset and scale of an image's values: (zero, unit)."""
-
-    @property
-    def rays(self) -> Mapping[str, Floats]:
-        """Pixels' ray directions in the base frame, of unit length along the optical axis:
-        (height, width, 3), or (cameras, height, width, 3) where the images are of several."""
-
-    @property
-    def positions_m(self) -> Mapping[str, Floats]:
-        """Optical centres in the base frame, metres: (3,) or (cameras, 3)."""
-
-    @property
-    def footholds(self) -> Footholds | None:
-        """None if actions place no feet."""
-
-
 @dataclass(frozen=True)
-class FootholdPlan:
-    """`Footholds` of the robot as policies were published for it."""
+class Footholds:
+    """Footholds chosen by an action, and where the observation holds the robot's attitude.
+
+    The defaults are those of the robot for which policies were published.
+    """
 
     legs: int = 4
     actions: int = 9
+    """Numbers of an action."""
     forward: tuple[int, ...] = (0, 1, 2, 3)
+    """Indices of the legs' forward offsets in the action."""
     speed: int = 8
+    """Index of the lateral speed."""
     reach_m: float = 0.12
+    """Forward offset that an action of 1 means."""
     toe_radius_m: float = 0.03
-    stance_m: tuple[tuple[float, float], ...] = (
+    stance_m: Sequence[tuple[float, float]] = (
         (0.30, -0.115), (0.30, 0.115), (-0.135, -0.115), (-0.135, 0.115),
     )  # fmt: skip
+    """Nominal footholds (x, y) of each leg in mid-stance, level frame."""
     stance_height_m: float = 0.463
+    """Nominal height of the base above the standing toes' centres."""
     proprio: str = "proprio"
+    """Key of the observation that holds what the following slices are of."""
     attitude: slice = field(default_factory=lambda: slice(0, 3))  # no default: unhashable
+    """Roll, pitch and yaw, radians."""
     velocity: slice = field(default_factory=lambda: slice(6, 9))
+    """Forward, left and up in the level frame, metres per second."""
     height: int = 9
+    """Index of the height of the base above the standing toes' centres, metres."""
     nominal: slice = field(default_factory=lambda: slice(22, 30))
+    """Footholds (x, y) of each leg without an offset, level frame, metres."""
     lateral: tuple[int, ...] = ()
+    """Indices of the legs' lateral offsets; used if the robot turns."""
 
 
 @dataclass(frozen=True)
-class _Published:
+class Geometry:
+    """Cameras by the key of their images in the observation, and footholds."""
+
     rays: Mapping[str, Floats]
+    """Pixels' ray directions in the base frame, of unit length along the optical axis:
+    (height, width, 3), or (cameras, height, width, 3) where the images are of several."""
     positions_m: Mapping[str, Floats]
+    """Optical centres in the base frame: (3,) or (cameras, 3)."""
     image_scaling: Mapping[str, tuple[float, float]] = field(
         default_factory=lambda: {"depth": (0.5, 0.3)}
     )
-    footholds: FootholdPlan = field(default_factory=FootholdPlan)
+    """Offset and scale of an image's values: (zero, unit)."""
+    footholds: Footholds | None = field(default_factory=Footholds)
+    """None if actions place no feet."""
 
 
 PUBLISHED_POSITIONS_M = ((0.197, 0.0, -0.115), (-0.092, 0.0, -0.105))
@@ -163,13 +91,13 @@ def published(
     parts = observation_space.spaces if isinstance(observation_space, spaces.Dict) else {}
     depth, proprio = (getattr(parts.get(key), "shape", None) or () for key in ("depth", "proprio"))
     fits = len(parts) == 2 and len(depth) == 3 and len(proprio) == 1
-    if not fits or action_space.shape != (FootholdPlan.actions,):
+    if not fits or action_space.shape != (Footholds.actions,):
         return None
     cameras, height, width = (int(side) for side in depth)
     rays = published_rays(height, width)
     positions = np.array(PUBLISHED_POSITIONS_M)
     known = cameras == len(positions) and proprio == (_PROPRIO,)
-    return _Published(
+    return Geometry(
         {"depth": np.broadcast_to(rays, (cameras, *rays.shape))},
         {"depth": positions} if known else {},
     )

@@ -19,8 +19,6 @@ from torch.nn.functional import cross_entropy, mse_loss, one_hot
 from policies.common.geometry import Footholds, yaw_rate_of
 from policies.footholds.head import OFFSETS, FootholdVotes
 
-__all__ = ["BoxHead", "ChoiceHead", "Decision", "FootholdHead", "Head", "head_for"]
-
 _LARGEST_WIDTH = 1e6
 """Bounds further apart are none: an action squashed to them would have no use."""
 _NEAR = 1 / 12  # share of half the range, as wide as a foothold's bin

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import ConfigDict, Discriminator, Tag, model_validator
 from pydantic.dataclasses import dataclass
 
-from policies.common.names import OWN, OwnName, entry_points, is_name, name_of
+from policies.common.settings import OWN, OwnName, entry_points, is_name, name_of
 from policies.implicit_attention.config import PolicyConfig
 from policies.place_memory.config import PlaceMemoryConfig
 from policies.vision_performer.config import PooledPolicyConfig, VisionPolicyConfig
@@ -19,15 +19,6 @@ if TYPE_CHECKING:
     import gymnasium
 
     from policies.common.geometry import Geometry
-
-__all__ = [
-    "CONFIGS",
-    "AnyPolicyConfig",
-    "OwnPolicyConfig",
-    "PolicySettings",
-    "is_own",
-    "settings_class",
-]
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True))
@@ -58,7 +49,7 @@ class OwnPolicyConfig:
         geometry: "Geometry | None" = None,
     ) -> Any:
         """The custom policy with these options."""
-        from policies.common.own import build_own  # imported late because it loads PyTorch
+        from policies.common.plugins import build_own  # imported late because it loads PyTorch
 
         return build_own(self, observation_space, action_space, geometry)
 

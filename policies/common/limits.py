@@ -13,8 +13,6 @@ from torch.nn.modules.module import (
     register_module_parameter_registration_hook,
 )
 
-__all__ = ["MOST_NUMBERS", "build_within", "check_numbers", "count_numbers", "reserve"]
-
 MOST_NUMBERS = 5 * 10**7
 """Largest number of elements of a policy's tensors, or of a layer's output: a hundred times those
 of any policy here."""

@@ -13,8 +13,6 @@ from torch import Tensor, nn
 
 from attention.tracing import known
 
-__all__ = ["RunningNormaliser", "RunningStatistics"]
-
 _CLIP = 5.0
 
 

@@ -1,6 +1,6 @@
 """A policy's inputs and outputs, derived from settings and spaces alone.
 
-No memory is allocated: `policies.common.size` uses this to check sizes.
+No memory is allocated: `policies.build` uses this to check sizes.
 """
 
 from typing import Any
@@ -13,19 +13,17 @@ from torch import Tensor
 
 from policies.common.geometry import Geometry, published
 from policies.common.heads import FootholdHead, head_for
-from policies.common.image_preprocessing import prepared
-from policies.common.observation import Observations
+from policies.common.observation import Observations, prepared
+from policies.common.settings import SeeingConfig
 from policies.footholds.ground import PlacePlan, place_plan
 from policies.footholds.vote_plan import VotePlan, vote_plan
-from policies.implicit_attention.config import PolicyConfig, SeeingConfig
+from policies.implicit_attention.config import PolicyConfig
 from policies.implicit_attention.tokens import PLACE, grid_of
 from policies.place_memory.config import PlaceMemoryConfig
 from policies.vision_performer.config import PooledPolicyConfig
 
-__all__ = ["Sight"]
 
-
-class Sight:
+class PolicyInputs:
     """Spaces and geometry, interpreted by a policy's settings.
 
     Attributes:

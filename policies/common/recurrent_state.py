@@ -7,8 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["FlatState", "RecurrentState", "flatten_state", "unflatten_state"]
-
 
 @dataclass(frozen=True)
 class RecurrentState:

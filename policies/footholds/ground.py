@@ -20,20 +20,6 @@ from policies.common.geometry import Footholds, Geometry, moving_images, yaw_rat
 from policies.common.observation import Observations
 from policies.place_memory.config import CUE
 
-__all__ = [
-    "LANE_M",
-    "MIDDLE_M",
-    "POSE",
-    "SPAN_M",
-    "Ground",
-    "PlacePlan",
-    "SeenGround",
-    "lateral_cue",
-    "levelled",
-    "place_plan",
-    "turned",
-]
-
 POSE = 6
 """Numbers of a camera's pose: place, then pitch, yaw and roll."""
 LANE_M = 0.18

@@ -12,8 +12,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-__all__ = ["LEGS", "OFFSETS", "FootholdVotes", "two_bin_labels"]
-
 LEGS = 4
 OFFSETS = 25
 """Forward offsets voted on, from -1 to 1 in units of the action."""

@@ -14,11 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from attention.tracing import is_for_onnx
+from policies.common.geometry import Footholds
 from policies.footholds.ground import levelled
 from policies.footholds.head import OFFSETS
 from policies.footholds.vote_plan import VotePlan
-
-__all__ = ["VoteController", "between_taps", "template_votes"]
 
 _SPACING_M = 0.01
 _TAPS = 21
@@ -57,7 +56,40 @@ def template_votes(profile: Tensor, template: Tensor, prior: Tensor, offsets: Te
     return 4.0 * votes
 
 
-class VoteController(nn.Module):
+class TemplateVotes(nn.Module):
+    """Parameters of template votes, and of the lateral speed by edges and the robot's motion.
+
+    Args:
+        footholds: footholds of the robot.
+        taps: of the template.
+        edges: number of edge weights.
+    """
+
+    interpolate: Tensor
+    offsets: Tensor
+
+    def __init__(self, footholds: Footholds, taps: int, edges: int) -> None:
+        super().__init__()
+        self.footholds = footholds
+        interpolate = between_taps(taps)
+        self.template = nn.Parameter(torch.zeros(interpolate.shape[1]))
+        self.prior = nn.Parameter(torch.zeros(2))
+        self.edges = nn.Parameter(torch.zeros(edges))
+        self.balance = nn.Parameter(torch.zeros(3))
+        self.register_buffer("interpolate", interpolate, persistent=False)
+        self.register_buffer("offsets", torch.linspace(-1, 1, OFFSETS), persistent=False)
+
+    def _votes(self, profile: Tensor) -> Tensor:
+        return template_votes(profile, self.interpolate @ self.template, self.prior, self.offsets)
+
+    def _balanced(self, proprio: Tensor) -> Tensor:
+        """The part of the lateral speed that normalised proprioception (batch, k) gives."""
+        roll, _, yaw = proprio[:, self.footholds.attitude].unbind(-1)
+        own = torch.stack([roll, yaw, proprio[:, self.footholds.velocity][:, 1]], -1)
+        return 0.3 * (own @ self.balance)
+
+
+class VoteController(TemplateVotes):
     """Template votes for the footholds and an edge read-out for the lateral speed.
 
     Args:
@@ -65,26 +97,17 @@ class VoteController(nn.Module):
     """
 
     rays: Tensor
-    interpolate: Tensor
     grid_m: Tensor
-    offsets: Tensor
     edges_m: Tensor
 
     def __init__(self, plan: VotePlan) -> None:
-        super().__init__()
+        super().__init__(plan.footholds, _TAPS, _EDGE_BINS)
         self.plan = plan
-        interpolate = between_taps(_TAPS)
-        self.template = nn.Parameter(torch.zeros(interpolate.shape[1]))
-        self.prior = nn.Parameter(torch.zeros(2))
-        self.edges = nn.Parameter(torch.zeros(_EDGE_BINS))
-        self.balance = nn.Parameter(torch.zeros(3))
         self.register_buffer("rays", plan.rays_and_places(), persistent=False)
-        self.register_buffer("interpolate", interpolate, persistent=False)
         offsets = torch.linspace(-plan.footholds.reach_m, plan.footholds.reach_m, OFFSETS)
         margin = _SPACING_M * (_TAPS // 2)
         points = torch.arange(OFFSETS + _TAPS - 1) * _SPACING_M + offsets[0] - margin
         self.register_buffer("grid_m", points, persistent=False)
-        self.register_buffer("offsets", torch.linspace(-1, 1, OFFSETS), persistent=False)
         edges = torch.arange(_EDGE_BINS) * _EDGE_BIN_M + _EDGE_M
         self.register_buffer("edges_m", edges, persistent=False)
 
@@ -107,10 +130,7 @@ class VoteController(nn.Module):
         near = (1 - (place - column_m[:, None, None]).abs() / _PIXEL_M).clamp_min(0)
         weighted = near @ torch.stack([total, seen], -1)  # (batch, legs, points, 2)
         profile = weighted[..., 0] / weighted[..., 1].clamp_min(1e-3)
-
-        template = self.interpolate @ self.template
-        votes = template_votes(profile, template, self.prior, self.offsets)
-        return votes, self._speed(values, lateral_m, normal[:, plan.proprio])
+        return self._votes(profile), self._speed(values, lateral_m, normal[:, plan.proprio])
 
     def _ground(self, proprio: Tensor) -> tuple[Tensor, Tensor]:
         """Where each pixel's ray meets the stones' plane: forward and lateral, level frame."""
@@ -124,11 +144,8 @@ class VoteController(nn.Module):
 
     def _speed(self, values: Tensor, lateral_m: Tensor, normal: Tensor) -> Tensor:
         """Steer by the difference between left and right, and by the robot's motion."""
-        plan = self.plan
         distance = (lateral_m.abs().unsqueeze(1) - self.edges_m[:, None]).abs()
         weight = (1 - distance / _EDGE_BIN_M).clamp_min(0)  # (batch, bins, pixels)
         sided = weight @ (values * lateral_m.sign()).unsqueeze(-1)
         edges = (sided.squeeze(-1) / values.shape[-1]) @ self.edges
-        roll, _, yaw = normal[:, plan.footholds.attitude].unbind(-1)
-        own = torch.stack([roll, yaw, normal[:, plan.footholds.velocity][:, 1]], -1)
-        return 10.0 * edges + 0.3 * (own @ self.balance)
+        return 10.0 * edges + self._balanced(normal)

@@ -30,10 +30,7 @@ from policies.common.geometry import (
     published_rays,
     yaw_rate_of,
 )
-from policies.common.image_preprocessing import Prepared
-from policies.common.observation import Observations
-
-__all__ = ["GroundView", "VotePlan", "vote_plan"]
+from policies.common.observation import Observations, Prepared
 
 Floats = NDArray[np.float64]
 

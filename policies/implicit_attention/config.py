@@ -1,199 +1,25 @@
 """Settings of the Implicit Attention Policy."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from policies.common.choices import Edges, ImageScaling, Layout, Repair
-from policies.common.names import OWN, OwnName, entry_points, is_name
-
-if TYPE_CHECKING:
-    import gymnasium
-
-    from policies.common.geometry import Geometry
-    from policies.implicit_attention.policy import ImplicitAttentionPolicy
-
-__all__ = [
-    "CONTROLLERS",
-    "EXACT",
-    "PolicyConfig",
-    "SeeingConfig",
-    "check_controller",
-    "check_feature_map",
-]
-
-EXACT = "softmax"
-"""Name under which exact softmax attention is chosen in place of a feature map."""
-CONTROLLERS = ("auto", "vote", "mlp", "lstm", "gru")
-"""What `PolicyConfig.controller` may be, beside one of the user's own."""
-SCALED = tuple(name for name in CONTROLLERS if name != "vote")
-"""Those whose last layer `init_output` scales; auto is mlp then."""
-Projection = Literal[
-    "fast_simplex", "hadamard", "halton", "iid", "orthogonal", "simplex", "simplex_plus"
-]
-"""Names of `attention.available_projections()`."""
-NotNegative = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(ge=1, le=10_000)]
-_DEFAULT_MAP = ("angular_hybrid", "hyperbolic", "orthogonal")
-"""Defaults of the settings, which need no check: `--help` prints them without loading PyTorch."""
-
-
-def check_scaling(scaling: ImageScaling) -> None:
-    """ValueError for units that are not above 0."""
-    if isinstance(scaling, str):
-        return
-    every = scaling.values() if isinstance(scaling, dict) else [scaling]
-    for zero, unit in every:
-        if unit <= 0:
-            raise ValueError(f"image_scaling must have units above 0, got [{zero}, {unit}]")
-
-
-def check_feature_map(name: str, hybrid_base: str, projection: str, dim: int) -> None:
-    """ValueError for settings that no policy takes; `dim` is that of queries and keys.
-
-    A map of `attention.available()` declares what it accepts (`FeatureMap.general`,
-    `FeatureMap.projections`, the option `base`).
-    """
-    if (name, hybrid_base, projection) == _DEFAULT_MAP and dim > 1:
-        return
-    from attention import registry  # imported late because it loads PyTorch
-
-    known = (EXACT, *registry.available(general=True))
-    if name not in known and not is_name(name):
-        raise ValueError(f"feature_map must be one of {', '.join(known)}, got {name!r}")
-    if hybrid_base != "hyperbolic" and "base" not in registry.options_of(name):
-        hybrids = [one for one in known if "base" in registry.options_of(one)]
-        raise ValueError(
-            f"hybrid_base must be hyperbolic with the feature map {name}, got {hybrid_base}; "
-            f"{' and '.join(hybrids)} take another"
-        )
-    taken = registry.projections_of(name)
-    if taken is not None and projection not in taken:
-        raise ValueError(
-            f"projection must be {' or '.join(taken)} with the feature map {name}, got {projection}"
-        )
-    simplices = "simplex" in projection or (
-        hybrid_base != "hyperbolic" and projection == "orthogonal"  # see `map_options`
-    )
-    if name != EXACT and simplices and dim < 2:
-        raise ValueError(
-            f"projection = {projection} makes simplices, which need queries and keys of at least "
-            f"2 dimensions, got {dim}"
-        )
-
-
-def check_controller(name: str, known: tuple[str, ...]) -> None:
-    """ValueError for a controller that is neither built-in nor custom."""
-    if name not in known and not is_name(name) and name not in entry_points():
-        raise ValueError(
-            f"controller must be one of {', '.join((*known, *entry_points()))}, got {name!r}; "
-            f"{OWN} names a custom one"
-        )
-
-
-@dataclass(
-    frozen=True,
-    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+from policies.common.settings import (
+    CHECKED,
+    CONTROLLERS,
+    OwnName,
+    SeeingConfig,
+    check_controller,
+    check_feature_map,
 )
-class SeeingConfig:
-    """The settings shared by all policies for any images and any action space."""
-
-    name: str = ""
-    """Kind of policy."""
-    patch: tuple[int, int] = (4, 4)
-    """Rows and columns of image pixels in a token; [1, 1] makes every pixel a token."""
-    stride: tuple[int, int] | None = None
-    """Rows and columns of pixels from a patch to the next: smaller than `patch`, patches overlap;
-    null: they stand side by side."""
-    edges: Edges = "auto"
-    """Patches that reach beyond an image: filled up with zeros (pad), or left out (drop); auto:
-    pad without `stride`, else drop."""
-    layout: dict[str, Layout] = Field(default_factory=dict)
-    """How the axes of an image are meant, by its key in the observation ("observation" where that
-    is no Dict): N images apart, T frames, C channels, H rows, W columns; or vector, no image.
-    What is not named is [H, W]; of three axes the shorter of first and last is the channels; a
-    fourth, the first, is frames, which are channels too; or as the robot's geometry says."""
-    image_scaling: ImageScaling = "auto"
-    """What of an image's numbers is 0, and what more is 1: [zero, unit], for all images or by key;
-    space: middle and half of the space's bounds; running: mean and standard deviation of each
-    channel over what training sees; auto: as the robot's geometry says, else space, else, where a
-    space has no bounds, running."""
-    image_crop: tuple[NotNegative, NotNegative, NotNegative, NotNegative] = (0, 0, 0, 0)
-    """Pixels left out of every image at the top, bottom, left and right."""
-    image_px: tuple[Positive, Positive] | None = None
-    """Height and width that every image is brought to, by means over areas; null: as it is."""
-    grey: bool = False
-    """Bring colours to one channel, by the eye's weights for red, green and blue."""
-    repair: Repair = "none"
-    """Repair of depth images before the policy looks, see `policies.common.depth_repair`: holes,
-    pixels that return nothing, are filled; full: false returns are mended too, by what was seen
-    last. Losses take images as they are recorded."""
-    standardise: bool = False
-    """Cloning without the controller vote: bring each pixel to mean 0 and variance 1 over the
-    demonstrations; before that, and otherwise, `image_scaling` holds."""
-    feature_map: OwnName = "angular_hybrid"
-    """Feature map of linear attention: a name of `attention.available(general=True)` or
-    module:Class; or "softmax": exact attention."""
-    num_features: int = Field(default=8, ge=1)
-    """Number m of random projections of the feature map."""
-    num_lambda_features: int = Field(default=8, ge=1)
-    """Number n of random projections of a hybrid's coefficient."""
-    num_clusters: int = Field(default=2, ge=1)
-    """Clusters of queries, and of keys, that a clustered hybrid tells apart."""
-    hybrid_base: Literal["hyperbolic", "positive", "oprf"] = "hyperbolic"
-    """First base of a hybrid, beside trig: hyperbolic shares trig's random vectors, another has its
-    own."""
-    projection: Projection = "orthogonal"
-    """Coupling of the random projections."""
-    feature_seed: int = Field(default=0, ge=0, lt=2**62)
-    """Seed of the random projections."""
-    controller: OwnName = "mlp"
-    """What turns what was seen into an action."""
-    hidden: tuple[int, ...] = (32,)
-    """Widths of the hidden layers; none: a linear map (mlp). The last is that of what is remembered
-    (lstm, gru)."""
-    last_action: bool = False
-    """Whether the controller is given the action before, zeros at the beginning of an episode; not
-    with votes."""
-    init_seed: int = Field(default=0, ge=0, lt=2**63)
-    """Seed of the initial parameters."""
-    init_output: float = Field(default=1.0, ge=0, le=100)
-    """Times the initial weights of the controller's last layer: 0 begins in the middle of the
-    actions, whatever is seen; not with votes."""
-
-    @model_validator(mode="after")
-    def _sound(self) -> Self:
-        for name, sides in (("patch", self.patch), ("stride", self.stride)):
-            if sides is not None and min(sides) < 1:
-                raise ValueError(f"{name} must be [rows, columns] of at least 1, got {list(sides)}")
-        check_scaling(self.image_scaling)
-        if min(self.hidden, default=1) < 1:
-            raise ValueError(f"hidden must be widths of at least 1, got {list(self.hidden)}")
-        if self.controller in ("lstm", "gru") and not self.hidden:
-            raise ValueError(
-                f"hidden must have a width with the controller {self.controller}, got none"
-            )
-        if self.init_output != 1 and self.controller not in SCALED:
-            raise ValueError(
-                f"init_output must be 1 with the controller {self.controller}, got "
-                f"{self.init_output}; {', '.join(SCALED)} take another"
-            )
-        return self
-
-    @property
-    def acts_by(self) -> str:
-        """The kind of the controller."""
-        return self.controller
 
 
-@dataclass(
-    frozen=True,
-    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
-)
+@dataclass(frozen=True, config=CHECKED)
 class PolicyConfig(SeeingConfig):
     """Tokens, attention and controller of an Implicit Attention Policy."""
 
+    policy_class: ClassVar[str] = "ImplicitAttentionPolicy"
     name: Literal["implicit_attention"] = "implicit_attention"
     """Kind of policy."""
     variant: Literal["masking", "rank", "trans"] = "masking"
@@ -254,16 +80,3 @@ class PolicyConfig(SeeingConfig):
         if self.keep_tokens is not None:
             return min(self.keep_tokens, tokens)
         return max(1, round(self.keep * tokens))
-
-    def build(
-        self,
-        observation_space: "gymnasium.Space[Any]",
-        action_space: "gymnasium.Space[Any]",
-        geometry: "Geometry | None" = None,
-    ) -> "ImplicitAttentionPolicy":
-        """Build the policy with these settings; `policies.build` checks its size beforehand."""
-        from policies.implicit_attention.policy import (
-            ImplicitAttentionPolicy,  # imported late because it loads PyTorch
-        )
-
-        return ImplicitAttentionPolicy(self, observation_space, action_space, geometry)

@@ -25,8 +25,6 @@ from policies.implicit_attention.config import PolicyConfig
 from policies.implicit_attention.selection import LearnedSelection, RandomSelection
 from policies.implicit_attention.tokens import PatchTokens
 
-__all__ = ["ImplicitAttentionPolicy", "RecurrentState"]
-
 
 class ImplicitAttentionPolicy(SeeingPolicy):
     """Selects tokens of images by attention and acts on them.

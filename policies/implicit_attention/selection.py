@@ -17,8 +17,6 @@ from attention.joining import joined
 from attention.tracing import is_exporting
 from policies.common.limits import reserve
 
-__all__ = ["LearnedSelection", "RandomSelection", "straight_through"]
-
 _INIT_STD = 0.2  # the scale is free (normalised); small against a search's steps, it binds less
 _LONGEST = 4.0  # of learned lengths: exp(|q| |k|) stays far from overflow, whatever a search tries
 _SHORTEST = 1e-12  # of vectors that are brought to length 1

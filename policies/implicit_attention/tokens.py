@@ -9,10 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import fold, pad
 
 from attention.joining import joined
-from policies.common.choices import Edges
 from policies.common.limits import reserve
-
-__all__ = ["Grid", "PatchTokens", "grid_of"]
+from policies.common.settings import Edges
 
 _CHUNK = 1024
 _PLACE_SCALE = 0.3

@@ -23,8 +23,6 @@ from policies.implicit_attention.config import PolicyConfig
 from policies.implicit_attention.selection import LearnedSelection, straight_through
 from policies.place_memory.config import CHOICE_INPUTS, PlaceMemoryConfig
 
-__all__ = ["LearnedChoice", "RandomChoice", "Tokens", "choice_of"]
-
 Tokens = tuple[Tensor, Tensor, Tensor]
 """Places, shares of holes and weights, each (n, tokens)."""
 

@@ -2,37 +2,20 @@
 
 import math
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from policies.common.names import OwnName
-from policies.implicit_attention.config import (
+from policies.common.settings import (
+    CHECKED,
     CONTROLLERS,
     EXACT,
+    OwnName,
     SeeingConfig,
     check_controller,
     check_feature_map,
 )
-
-if TYPE_CHECKING:
-    import gymnasium
-
-    from policies.common.geometry import Geometry
-    from policies.place_memory.policy import PlaceMemoryPolicy
-
-__all__ = [
-    "ASIDE",
-    "BANDS",
-    "CHOICE_INPUTS",
-    "CUE",
-    "KEY_HIDDEN",
-    "KEY_INPUTS",
-    "KEY_OUTPUTS",
-    "KEY_PX",
-    "PlaceMemoryConfig",
-]
 
 CUE = 18
 """Cells of the lateral cue, each with a share of holes and whether it was seen."""
@@ -49,13 +32,11 @@ _PICTURES = (
 )  # fmt: skip
 
 
-@dataclass(
-    frozen=True,
-    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
-)
+@dataclass(frozen=True, config=CHECKED)
 class PlaceMemoryConfig(SeeingConfig):
     """Settings of the pixels that are written, the memory, and the controller that reads it."""
 
+    policy_class: ClassVar[str] = "PlaceMemoryPolicy"
     name: Literal["place_memory"] = "place_memory"
     """Kind of policy."""
     memory: Literal["none", "linear", "exact", "grid", "gru"] = "linear"
@@ -210,14 +191,3 @@ class PlaceMemoryConfig(SeeingConfig):
         """
         rows, cues = (ASIDE, BANDS) if is_plane else (1, 1)
         return legs * rows * self.reads + cues * 2 * CUE
-
-    def build(
-        self,
-        observation_space: "gymnasium.Space[Any]",
-        action_space: "gymnasium.Space[Any]",
-        geometry: "Geometry | None" = None,
-    ) -> "PlaceMemoryPolicy":
-        """Build the policy with these settings; `policies.build` checks its size beforehand."""
-        from policies.place_memory.policy import PlaceMemoryPolicy  # late: it loads PyTorch
-
-        return PlaceMemoryPolicy(self, observation_space, action_space, geometry)

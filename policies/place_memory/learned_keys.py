@@ -28,8 +28,6 @@ from policies.place_memory.config import (
     PlaceMemoryConfig,
 )
 
-__all__ = ["LearnedKeys"]
-
 Tokens = tuple[Tensor, Tensor, Tensor]
 
 _PITCH = 3  # index of the pitch in a camera's pose

@@ -15,17 +15,6 @@ from policies.common.geometry import Footholds
 from policies.footholds.ground import Ground, SeenGround, lateral_cue, turned
 from policies.place_memory.config import PlaceMemoryConfig
 
-__all__ = [
-    "banded_cue",
-    "check_plane",
-    "feet_and_speed",
-    "fitted_pitch",
-    "on_plane",
-    "place_of",
-    "way",
-    "wide_weights",
-]
-
 _LATE = 0.98  # factor by which a step discounts the pixels in favour of a correction
 _ASIDE_M = (-0.04, 0.0, 0.04)
 _BANDS_M = (0.0, 0.4, 0.6, 0.8)

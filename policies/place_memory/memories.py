@@ -10,10 +10,8 @@ from torch.nn import functional
 from attention import FeatureMap, LinearMemory, feature_map
 from attention.components import component
 from policies.common.feature_maps import map_options
-from policies.common.own import own_map
+from policies.common.plugins import own_map
 from policies.place_memory.config import PlaceMemoryConfig
-
-__all__ = ["ExactPlaces", "ExactState", "GridState", "LinearPlaces", "PlaceGrid", "SteppedPlaces"]
 
 _FITTED = 256  # places along the circle to which maps with parameters are fitted
 _ABSENT = -1e4

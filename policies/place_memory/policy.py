@@ -40,8 +40,6 @@ from policies.place_memory.memories import ExactPlaces, LinearPlaces, PlaceGrid,
 from policies.place_memory.remembered import RememberedGround, places_about, seen_about
 from policies.place_memory.votes import PlaceVotes
 
-__all__ = ["PlaceMemoryPolicy", "Remembered"]
-
 _RECALLED = "recalled"
 """Key of the memory's output, which replaces images in prepared observations."""
 _STEPS, _PLANE_STEPS = 256, 32  # whose pixels are projected at once

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import max_pool2d
 
-__all__ = ["RememberedGround", "places_about", "seen_about"]
-
 _BEHIND_M, _AHEAD_M, _ASIDE_M = 0.8, 0.9, 0.3
 _APART_M = 0.01
 _JOINED = 7  # places to either side of a token

@@ -13,8 +13,6 @@ import re
 import shlex
 from typing import Any, NamedTuple
 
-__all__ = ["NOT_SHIPPED", "Remade"]
-
 
 class Remade(NamedTuple):
     """How to retrain a policy."""

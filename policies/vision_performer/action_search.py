@@ -1,7 +1,8 @@
 """Searches for the action of least energy (Florence et al. 2021, appendices B.1 to B.3).
 
 Actions are normalised to [-1, 1]; energies are functions, so that a search is independent of
-networks. All noise comes from the given generator.
+networks. All noise comes from the given generator, or from a tensor, as an exported graph holds no
+generator: `Noted` records what a search draws, in order, and `Given` replays these numbers.
 
 Derivative-free search over all dimensions is known to fail beyond about five of them:
 hence the autoregressive one, a dimension at a time, and Langevin chains along gradients. On twelve
@@ -10,22 +11,84 @@ the autoregressive search, 5 to 7 % for Langevin and 8 % for the derivative-free
 (`python -m experiments.robots.action_search`).
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from attention.tracing import is_exporting
-from policies.vision_performer.drawn_noise import Noise, rand, randn
 
-__all__ = [
-    "autoregressive",
-    "derivative_free",
-    "langevin",
-    "langevin_chain",
-    "stratified",
-    "uniform",
-]
+Kind = Literal["uniform", "normal"]
+"""Uniform in [0, 1), or of mean 0 and variance 1."""
+
+
+class Noted:
+    """Draws from a generator and records the draws.
+
+    Attributes:
+        plan: kind and count of each draw, in order.
+        numbers: the draws, float32, one tensor per draw.
+    """
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self._generator = generator
+        self.plan: list[tuple[Kind, int]] = []
+        self.numbers: list[Tensor] = []
+
+    def draw(self, kind: Kind, shape: tuple[int, ...]) -> Tensor:
+        """(shape) new numbers."""
+        numbers = _of_kind(kind, shape, self._generator)
+        self.plan.append((kind, numbers.numel()))
+        self.numbers.append(numbers.flatten())
+        return numbers
+
+
+class Given:
+    """Replays recorded numbers.
+
+    Args:
+        numbers: (n,), the concatenated draws of `Noted`.
+    """
+
+    def __init__(self, numbers: Tensor) -> None:
+        self._numbers, self._first = numbers, 0
+
+    def draw(self, kind: Kind, shape: tuple[int, ...]) -> Tensor:
+        """(shape) of the next numbers; their kind is not checked."""
+        shape = tuple(map(int, shape))  # constants of a trace
+        first, count = self._first, math.prod(shape)
+        self._first += count
+        return self._numbers[first : first + count].view(shape)
+
+
+def drawn(plan: Sequence[tuple[Kind, int]], generator: torch.Generator) -> Tensor:
+    """The concatenated numbers of a plan, as `Noted` would draw them: (n,)."""
+    pieces = [_of_kind(kind, (count,), generator) for kind, count in plan]
+    return torch.cat(pieces) if pieces else torch.empty(0, device=generator.device)
+
+
+def _of_kind(kind: Kind, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return (rand if kind == "uniform" else randn)(shape, generator)
+
+
+Noise = torch.Generator | Noted | Given
+
+
+def rand(shape: tuple[int, ...], source: Noise) -> Tensor:
+    """Uniform numbers in [0, 1), float32, on the generator's device."""
+    if isinstance(source, torch.Generator):
+        return torch.rand(shape, generator=source, device=source.device)
+    return source.draw("uniform", shape)
+
+
+def randn(shape: tuple[int, ...], source: Noise) -> Tensor:
+    """Normal numbers, float32, on the generator's device."""
+    if isinstance(source, torch.Generator):
+        return torch.randn(shape, generator=source, device=source.device)
+    return source.draw("normal", shape)
+
 
 Energy = Callable[[Tensor], Tensor]
 """Candidates (batch, k, n) -> energies (batch, k)."""

@@ -1,27 +1,20 @@
 """Settings of the Vision-Performer policy."""
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from policies.common.names import OwnName
-from policies.implicit_attention.config import (
+from policies.common.settings import (
+    CHECKED,
     CONTROLLERS,
+    Buildable,
+    OwnName,
     Projection,
     SeeingConfig,
     check_controller,
     check_feature_map,
 )
-
-if TYPE_CHECKING:
-    import gymnasium
-
-    from policies.common.geometry import Geometry
-    from policies.vision_performer.policy import VisionPerformerPolicy
-    from policies.vision_performer.pooled import PooledVisionPerformer
-
-__all__ = ["OPTIMISERS", "PooledPolicyConfig", "VisionPolicyConfig"]
 
 OPTIMISERS: dict[str, tuple[str | None, ...]] = {
     "autoregressive": (None, "autoregressive"),
@@ -32,13 +25,11 @@ OPTIMISERS: dict[str, tuple[str | None, ...]] = {
 langevin for the joint one."""
 
 
-@dataclass(
-    frozen=True,
-    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
-)
-class VisionPolicyConfig:
+@dataclass(frozen=True, config=CHECKED)
+class VisionPolicyConfig(Buildable):
     """Image encoder, energy head and search for actions of a Vision-Performer policy."""
 
+    policy_class: ClassVar[str] = "VisionPerformerPolicy"
     name: Literal["vision_performer"] = "vision_performer"
     """Kind of policy."""
     form: Literal["implicit"] = "implicit"
@@ -150,27 +141,12 @@ class VisionPolicyConfig:
             )
         return self
 
-    def build(
-        self,
-        observation_space: "gymnasium.Space[Any]",
-        action_space: "gymnasium.Space[Any]",
-        geometry: "Geometry | None" = None,
-    ) -> "VisionPerformerPolicy":
-        """The policy with these settings. `policies.build` checks its size before it calls this."""
-        from policies.vision_performer.policy import (
-            VisionPerformerPolicy,  # imported late because it loads PyTorch
-        )
 
-        return VisionPerformerPolicy(self, observation_space, action_space)  # type: ignore[arg-type]
-
-
-@dataclass(
-    frozen=True,
-    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
-)
+@dataclass(frozen=True, config=CHECKED)
 class PooledPolicyConfig(SeeingConfig):
     """Tokens, encoder and controller of a pooled Vision-Performer: any images, any actions."""
 
+    policy_class: ClassVar[str] = "PooledVisionPerformer"
     name: Literal["vision_performer"] = "vision_performer"
     """Kind of policy."""
     form: Literal["pooled"] = "pooled"
@@ -214,16 +190,3 @@ class PooledPolicyConfig(SeeingConfig):
     def handed(self, tokens: int) -> int:
         """Number of controller inputs for this number of tokens."""
         return tokens * self.patch_readout or self.embed_dim
-
-    def build(
-        self,
-        observation_space: "gymnasium.Space[Any]",
-        action_space: "gymnasium.Space[Any]",
-        geometry: "Geometry | None" = None,
-    ) -> "PooledVisionPerformer":
-        """The policy with these settings. `policies.build` checks its size before it calls this."""
-        from policies.vision_performer.pooled import (
-            PooledVisionPerformer,  # imported late because it loads PyTorch
-        )
-
-        return PooledVisionPerformer(self, observation_space, action_space, geometry)

@@ -19,9 +19,7 @@ from torch.nn import functional
 from attention.precision import full_precision
 from policies.common.limits import reserve
 from policies.vision_performer.action_search import langevin_chain, uniform
-from policies.vision_performer.waves import waves, waves_size
-
-__all__ = ["AutoregressiveEnergy", "JointEnergy", "Regression", "blurred", "info_nce"]
+from policies.vision_performer.encoder import waves, waves_size
 
 _OCTAVES = 4  # of waves with which energies of one number are sharp
 _GRADIENT_MARGIN = 1.0

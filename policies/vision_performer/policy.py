@@ -16,20 +16,23 @@ from torch import Tensor
 from attention.components import component
 from attention.construction import Rebuilt
 from policies.common.compiled import CompiledDecision
+from policies.common.geometry import Geometry
 from policies.common.normaliser import RunningNormaliser, RunningStatistics
 from policies.vision_performer.action_search import (
+    Given,
+    Kind,
+    Noise,
+    Noted,
     autoregressive,
     derivative_free,
+    drawn,
     langevin,
     stratified,
     uniform,
 )
 from policies.vision_performer.config import VisionPolicyConfig
-from policies.vision_performer.drawn_noise import Given, Kind, Noise, Noted, drawn
 from policies.vision_performer.encoder import VisionPerformer
 from policies.vision_performer.energy import AutoregressiveEnergy, JointEnergy, Regression
-
-__all__ = ["VisionPerformerPolicy", "fits_implicit"]
 
 _MARGIN = 0.05
 """Normalised actions reach beyond the data by this share of its range, on either side."""
@@ -44,6 +47,7 @@ class VisionPerformerPolicy(Rebuilt):
         config: its settings.
         observation_space: a Dict with `rgb` (height, width, 3) uint8 and `pose` (k,).
         action_space: a bounded Box of shape (n,).
+        geometry: not used.
 
     Raises:
         ValueError: if the spaces are unsupported or patches do not divide the image.
@@ -55,11 +59,15 @@ class VisionPerformerPolicy(Rebuilt):
     space_high: Tensor
 
     def __init__(
-        self, config: VisionPolicyConfig, observation_space: spaces.Dict, action_space: spaces.Box
+        self,
+        config: VisionPolicyConfig,
+        observation_space: spaces.Dict,
+        action_space: spaces.Box,
+        geometry: Geometry | None = None,
     ) -> None:
         super().__init__()
         self.config = config
-        self.image_shape, pose = _observed(observation_space)
+        self.image_shape, pose = observed(observation_space)
         size = _action_size(action_space)
         if config.two_arms and (pose % 2 or size % 2):
             raise ValueError(
@@ -200,9 +208,10 @@ class VisionPerformerPolicy(Rebuilt):
         patch's share.
         """
         rgb, pose = self._batch(observation)
-        shares = self.encoder.received(rgb, self._pose(pose))[0].float().cpu().numpy()
+        rows, columns = self.encoder.patches.grid
+        found = self.encoder.received(rows * columns, rgb, self._pose(pose))
+        shares = found.view(rows, columns).float().cpu().numpy()
         height, width, _ = self.image_shape
-        rows, columns = shares.shape
         pixels: NDArray[np.float32] = shares.repeat(height // rows, 0).repeat(width // columns, 1)
         return pixels
 
@@ -296,7 +305,7 @@ class VisionPerformerPolicy(Rebuilt):
 def fits_implicit(observation_space: Any, action_space: Any) -> bool:
     """Whether spaces are those of a `VisionPerformerPolicy`."""
     try:
-        _observed(observation_space)
+        observed(observation_space)
         _action_size(action_space)
     except ValueError:
         return False
@@ -315,7 +324,7 @@ def from_mean_and_difference(parts: Tensor) -> Tensor:
     return torch.cat((mean + half, mean - half), -1)
 
 
-def _observed(space: spaces.Dict) -> tuple[tuple[int, int, int], int]:
+def observed(space: Any) -> tuple[tuple[int, int, int], int]:
     """Shape of the image and length of the pose; raises ValueError for another observation."""
     parts = space.spaces if isinstance(space, spaces.Dict) else {}
     rgb, pose = parts.get("rgb"), parts.get("pose")

@@ -19,12 +19,10 @@ from policies.common.base_policy import SeeingPolicy
 from policies.common.geometry import Geometry
 from policies.implicit_attention.tokens import PatchTokens
 from policies.vision_performer.config import PooledPolicyConfig
-from policies.vision_performer.encoder import ENCODER, Block, draw
-
-__all__ = ["PooledEncoder", "PooledVisionPerformer"]
+from policies.vision_performer.encoder import ENCODER, Encoder, draw
 
 
-class PooledEncoder(nn.Module):
+class PooledEncoder(Encoder):
     """Encodes tokens and pools them into one vector.
 
     Args:
@@ -43,47 +41,24 @@ class PooledEncoder(nn.Module):
         with torch.random.fork_rng(devices=[]):
             self.embed = nn.Linear(features, dim)
             self.vector = nn.Linear(vector, dim) if vector else None
-            self.blocks = nn.ModuleList(Block(config, i) for i in range(config.depth))
-            self.norm = nn.LayerNorm(dim)
-            self.read = nn.Linear(dim, config.patch_readout) if config.patch_readout else None
+            self._add_blocks(config)
         draw(self, generator)
 
     def forward(self, tokens: Tensor, vector: Tensor) -> Tensor:
         """(batch, tokens, features) and the normalised vector (batch, k) -> (batch, outputs)."""
-        encoded = self.embedded(tokens, vector)
+        encoded = self.tokens(tokens, vector)
         with component(ENCODER):
             for block in self.blocks:
                 encoded = block(encoded)
-            encoded = self.norm(encoded[:, : tokens.shape[1]])
-            pooled: Tensor = encoded.mean(1) if self.read is None else self.read(encoded).flatten(1)
-            return pooled
+            return self._pooled(self.norm(encoded[:, : tokens.shape[1]]))
 
-    def embedded(self, tokens: Tensor, vector: Tensor) -> Tensor:
+    def tokens(self, tokens: Tensor, vector: Tensor) -> Tensor:
         """Input of the first block: (batch, tokens, dim), with the vector last if any."""
         with component("tokens"):
             embedded: Tensor = self.embed(tokens)
             if self.vector is None:
                 return embedded
             return torch.cat((embedded, self.vector(vector).unsqueeze(1)), 1)
-
-    def fit(self, tokens: Tensor, vector: Tensor) -> None:
-        """Fit each block's feature map in turn to the output of the fitted blocks before it."""
-        encoded = self.embedded(tokens, vector)
-        for block in self.blocks:
-            assert isinstance(block, Block)
-            block.fit(encoded)
-            encoded = block(encoded)
-
-    def received(self, tokens: Tensor, vector: Tensor) -> Tensor:
-        """Attention that each token receives in the last block, (batch, tokens): shares of the
-        total, from all tokens and heads; estimates below 0 count as 0."""
-        encoded = self.embedded(tokens, vector)
-        for block in self.blocks[:-1]:
-            encoded = block(encoded)
-        last = self.blocks[-1]
-        assert isinstance(last, Block)
-        sums = last.attention_matrix(encoded).mean(1).sum(-2)[:, : tokens.shape[1]].clamp_min(0)
-        return sums / sums.sum(-1, keepdim=True).clamp_min(torch.finfo(sums.dtype).tiny)
 
 
 class PooledVisionPerformer(SeeingPolicy):
@@ -155,7 +130,8 @@ class PooledVisionPerformer(SeeingPolicy):
         ):
             raise ValueError("attention_map is of one image, and there are none or several")
         tokens = self.tokens
-        shares = self.encoder.received(*self._encoded(tokens, self._one(observation)))
+        inputs = self._encoded(tokens, self._one(observation))
+        shares = self.encoder.received(tokens.count, *inputs)
         (spread,) = tokens.pictures(shares.unsqueeze(-1))
         (images,) = self.sight.images
         found: NDArray[np.float32] = images.spread(spread[0, :, 0])[0].float().cpu().numpy()

@@ -16,7 +16,7 @@ from deploy.contract import contract
 from deploy.contract_file import CONTRACT, MODELS
 from deploy.steps import NOISE, Step, step_of
 from policies import build
-from policies.vision_performer.drawn_noise import Noted
+from policies.vision_performer.action_search import Noted
 from tests.policies import vision_cases
 
 SPACE = spaces.Dict(

@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 import attention
 from policies import ImplicitAttentionPolicy, PolicyConfig, VisionPolicyConfig
 from policies.common.feature_maps import fit_to_directions, map_state
-from policies.implicit_attention.config import EXACT, Projection
+from policies.common.settings import EXACT, Projection
 from tests.pairwise import pairwise
 from tests.policies import cases, vision_cases
 from tests.policies.cases import observation

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 import attention
 from policies import ImplicitAttentionPolicy, PolicyConfig, build
-from policies.implicit_attention.config import EXACT
+from policies.common.settings import EXACT
 from tests.attention.cases import LargestTensor
 from tests.pairwise import pairwise
 from tests.policies.cases import (

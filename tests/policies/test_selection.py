@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from attention import ExactSoftmax
-from policies.implicit_attention.config import EXACT
+from policies.common.settings import EXACT
 from policies.implicit_attention.selection import LearnedSelection
 from tests.policies.cases import batch, make, observation
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from attention import RandomFeatureAttention
-from policies.vision_performer.patch_embedding import PatchEmbedding, sinusoidal_positions
+from policies.vision_performer.encoder import PatchEmbedding, sinusoidal_positions
 from tests.policies.vision_cases import HEIGHT, WIDTH, batch, generator, make, observation
 from training.analysis.step_cost import count
 

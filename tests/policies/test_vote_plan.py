@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from envs.cameras import CameraConfig, DepthCameras, ray_directions
 from policies import build
-from policies.common.geometry import PUBLISHED_POSITIONS_M, FootholdPlan, published_rays
+from policies.common.geometry import PUBLISHED_POSITIONS_M, Footholds, published_rays
 from tests.policies.cases import ACTIONS, OBSERVATIONS
 
 FRONT, BELLY = (0.197, 0.0, -0.115), (-0.092, 0.0, -0.105)
@@ -20,7 +20,7 @@ class Geometry:
     rays: dict
     positions_m: dict
     image_scaling: dict = field(default_factory=lambda: {"depth": (0.5, 0.3)})
-    footholds: FootholdPlan = field(default_factory=FootholdPlan)
+    footholds: Footholds = field(default_factory=Footholds)
 
 
 def geometry(*cameras):

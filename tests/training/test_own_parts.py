@@ -28,7 +28,7 @@ SMALL = {
 def forgotten(monkeypatch):
     """The names that were typed are forgotten, and their module is not imported."""
     monkeypatch.setattr(names, "ADMITTED", {})
-    monkeypatch.setattr("policies.common.own.ADMITTED", {})
+    monkeypatch.setattr("policies.common.plugins.ADMITTED", {})
     monkeypatch.delitem(sys.modules, OWN, raising=False)
 
 
@@ -136,7 +136,7 @@ def test_a_file_imports_nothing(key, name, job, tmp_path, capsys, forgotten):
     assert es.main(["--config", job(policy={key: named}), "--out", str(run)]) == 0
     del sys.modules[OWN]
     names.ADMITTED.clear()
-    policies.common.own.ADMITTED.clear()
+    policies.common.plugins.ADMITTED.clear()
     capsys.readouterr()
     for command, words in (
         (rollout, [str(run), "--env", DOT]),

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from foveate_extras import require
 from policies.common.feature_maps import map_options, map_prefixes, unfitted
-from policies.implicit_attention.config import EXACT
+from policies.common.settings import EXACT
 from training.io.checkpoint import Checkpoint, check_tensors, load_into, policy_settings
 from training.io.config import UserError
 

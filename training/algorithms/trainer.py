@@ -242,7 +242,7 @@ def _admit(layers: Sequence[dict[str, Any]], source: str) -> None:
         if isinstance(tracker, str):
             trackers.admit(tracker)
         if any(isinstance(value, str) and ":" in value for value in given.values()):
-            from policies.common.own import admit  # imported late because it loads PyTorch
+            from policies.common.plugins import admit  # imported late because it loads PyTorch
 
             admit(given)
     except ValueError as error:

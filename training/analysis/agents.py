@@ -13,7 +13,7 @@ import torch
 
 import envs
 from policies import compile_act
-from policies.common.choices import Repair
+from policies.common.settings import Repair
 from training.collect import environments
 from training.collect.callables import as_policy, import_object, is_import_path
 from training.collect.environments import make_env
@@ -160,7 +160,7 @@ def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
 
 def admitted(name: str) -> str:
     """Import a custom component by name, for argparse."""
-    from policies.common.own import admit_name  # imported late because --help does not need it
+    from policies.common.plugins import admit_name  # imported late because --help does not need it
 
     try:
         admit_name(name, "--own")

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from policies.common.choices import Repair
+from policies.common.settings import Repair
 from training.algorithms.registry import TRAINERS, find_trainers
 from training.collect.seeds import EVALUATION_SEEDS_FROM, VALIDATION_SEEDS_FROM
 from training.command.errors import like_files

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from policies.common.choices import Repair
+from policies.common.settings import Repair
 from training.analysis.agents import Agent
 from training.analysis.evaluator import episode_of, origin, play, record, summarise
 from training.collect import environments

@@ -33,7 +33,7 @@ from training.io.tensor_file import read_header, read_tensors, sha256_of_tensors
 
 if TYPE_CHECKING:
     import policies
-    from policies.common.choices import Repair
+    from policies.common.settings import Repair
 
 FORMAT, VERSION = "foveate-checkpoint", "1"
 CHECKPOINTS = "checkpoints"

@@ -23,7 +23,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 import foveate_extras
-from policies.common.names import entry_points, is_name
+from policies.common.settings import entry_points, is_name
 from training.command.errors import UserError
 from training.command.files import write_json
 from training.io.state_files import Count, State, read_json

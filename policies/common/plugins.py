@@ -15,11 +15,8 @@ from torch import Tensor, nn
 from attention import plugins
 from policies.common.geometry import Geometry
 from policies.common.kinds import CONFIGS, OwnPolicyConfig
-from policies.common.names import ADMITTED, GROUP
 from policies.common.normaliser import RunningNormaliser
-from policies.implicit_attention.config import CONTROLLERS
-
-__all__ = ["admit", "admit_name", "build_own", "own_controller", "own_map"]
+from policies.common.settings import ADMITTED, CONTROLLERS, GROUP
 
 
 def admit(settings: Mapping[str, Any]) -> None:
@@ -153,15 +150,12 @@ def _completed(policy: Any) -> nn.Module:
     if not hasattr(policy, "normaliser"):
         policy.normaliser = RunningNormaliser(0)
         policy.measured = _nothing_measured
-    for method in ("fit_attention", "set_statistics"):
-        if not hasattr(policy, method):
-            setattr(policy, method, _nothing_done)
-    if not hasattr(policy, "remembers"):
-        policy.remembers = False
-    if not hasattr(policy, "unrolls"):
-        policy.unrolls = policy.remembers
-    if not hasattr(policy, "prepared"):
-        policy.prepared = _as_they_are
+    defaults: dict[str, Any] = {"fit_attention": _nothing_done, "set_statistics": _nothing_done}
+    defaults |= {"remembers": False, "prepared": _as_they_are}
+    defaults["unrolls"] = getattr(policy, "remembers", False)
+    for name, value in defaults.items():
+        if not hasattr(policy, name):
+            setattr(policy, name, value)
     made: nn.Module = policy
     return made
 
@@ -175,4 +169,4 @@ def _as_they_are(observations: Any, starts: Any) -> Any:
 
 
 def _nothing_done(observations: Any) -> None:
-    """Nothing is fitted to observations."""
+    pass
