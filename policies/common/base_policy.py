@@ -38,6 +38,15 @@ class SeeingPolicy(Rebuilt):
 
     Without images there is no attention: the controller acts by the vector alone.
 
+    Args:
+        config: its settings.
+        observation_space: see `policies.common.observation`.
+        action_space: a Box, Discrete, MultiDiscrete or MultiBinary.
+        geometry: geometry of the robot, see `policies.common.geometry`.
+
+    Raises:
+        ValueError: if the spaces are unsupported or incompatible with the settings.
+
     Attributes:
         config: its settings.
         sight: how the policy interprets spaces and geometry.

@@ -31,14 +31,7 @@ class ImplicitAttentionPolicy(SeeingPolicy):
 
     Without images there is no attention: the controller acts on the vector alone.
 
-    Args:
-        config: its settings.
-        observation_space: see `policies.common.observation`.
-        action_space: a Box, Discrete, MultiDiscrete or MultiBinary.
-        geometry: geometry of the robot, see `policies.common.geometry`.
-
-    Raises:
-        ValueError: if the spaces are unsupported or incompatible with the settings.
+    Arguments and errors are those of `SeeingPolicy`.
     """
 
     config: PolicyConfig

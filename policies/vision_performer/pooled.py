@@ -64,14 +64,7 @@ class PooledEncoder(Encoder):
 class PooledVisionPerformer(SeeingPolicy):
     """Encodes the tokens of images by attention and acts on the pooled output.
 
-    Args:
-        config: its settings.
-        observation_space: see `policies.common.observation`.
-        action_space: a Box, Discrete, MultiDiscrete or MultiBinary.
-        geometry: geometry of the robot, see `policies.common.geometry`.
-
-    Raises:
-        ValueError: if the spaces are unsupported or incompatible with the settings.
+    Arguments and errors are those of `SeeingPolicy`.
     """
 
     def __init__(

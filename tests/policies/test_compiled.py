@@ -107,14 +107,6 @@ def test_what_changes_counts_at_once(change):
     assert is_traced(policy)
 
 
-def test_a_search_reads_new_parameters_without_tracing_anew():
-    policy, _ = long_lived(controller="mlp")
-    run = policy._compiled._run
-    in_place(policy)
-    np.testing.assert_array_equal(policy.act(observation(3)), decided(policy, 3))
-    assert policy._compiled._run is run
-
-
 def test_statistics_that_are_written_again_are_read_without_tracing_anew():
     """Whether there are any decides what is done, and that is read where they were written."""
     policy, _ = long_lived(controller="mlp")

@@ -10,8 +10,8 @@ import torch
 from torch.nn.functional import normalize
 
 import attention
-from policies import ImplicitAttentionPolicy, PolicyConfig, VisionPolicyConfig
-from policies.common.feature_maps import fit_to_directions, map_state
+from policies import ImplicitAttentionPolicy, VisionPolicyConfig
+from policies.common.feature_maps import map_state
 from policies.common.settings import EXACT, Projection
 from tests.pairwise import pairwise
 from tests.policies import cases, vision_cases
@@ -26,36 +26,11 @@ def kernel(**settings):
     return cases.make(**settings).selection.features
 
 
-def directions(count, seed):
-    return normalize(torch.randn(count, 4, generator=torch.Generator().manual_seed(seed)), dim=-1)
-
-
 def test_oprf_has_the_parameter_for_unit_directions():
     """|q + k|^2 is 2 on average for unit vectors in random directions."""
     expected = attention.theory.oprf_parameter(torch.tensor(2.0, dtype=torch.float64), 4)
     assert pytest.approx(float(expected), rel=0.05) == kernel(feature_map="oprf").A
     assert expected < -0.1
-
-
-def test_oprf_is_no_positive_map_in_disguise():
-    """With the same random vectors, the errors of the kernel are smaller."""
-    q, k = directions(64, 1), directions(64, 2)
-    exact = (q @ k.mT).exp()
-    errors = {}
-    for name in ("oprf", "positive"):
-        found = []
-        for seed in range(20):
-            features = kernel(feature_map=name, num_features=32, feature_seed=seed)
-            found.append((features.queries(q) @ features.keys(k).mT - exact).square().mean())
-        errors[name] = float(torch.stack(found).mean())
-    assert errors["oprf"] < 0.9 * errors["positive"]
-
-
-def test_the_head_of_a_vision_performer_is_fitted_too():
-    policy = vision_cases.make(feature_map="oprf")
-    fitted = [m for m in policy.modules() if isinstance(m, attention.FeatureMap)]
-    assert fitted
-    assert all((features.A < -0.01).all() for features in fitted)
 
 
 @pytest.mark.parametrize("base", ["positive", "oprf"])
@@ -168,18 +143,6 @@ def test_maps_without_parameters_from_data_stay_as_they_are():
         fit(cases.make(**settings))
 
 
-def test_what_cannot_be_is_refused():
-    with pytest.raises(ValueError, match="must be hyperbolic with the feature map trig"):
-        PolicyConfig(feature_map="trig", hybrid_base="oprf")
-
-
-def test_clustered_maps_are_left_alone():
-    features = attention.feature_map("clustered_hybrid", 4, 8)
-    before = {name: tensor.clone() for name, tensor in features.state_dict().items()}
-    fit_to_directions(features, 1.0)
-    assert all(tensor.equal(before[name]) for name, tensor in features.state_dict().items())
-
-
 class Halves(attention.features.PositiveFeatures):
     """A map that only the registry knows."""
 
@@ -191,9 +154,3 @@ def test_a_map_in_the_registry_is_known_everywhere(monkeypatch, capsys):
     load_config(str(STONES), ["feature_map=halves"])
     flops.main([str(STONES), "--calls", "1", "--vary", "feature_map=halves"])
     assert "halves" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("name", ["geometric", "poisson", "harmonic"])
-def test_a_map_that_does_not_take_any_vectors_is_refused(name):
-    with pytest.raises(ValueError, match="feature_map must be one of softmax, angular_hybrid"):
-        PolicyConfig(feature_map=name)

@@ -1,6 +1,5 @@
 """The Implicit Attention Policy: every kind of it acts, masks, saves and loads."""
 
-import copy
 from itertools import cycle
 
 import numpy as np
@@ -10,7 +9,7 @@ from gymnasium import spaces
 from safetensors.torch import load_file, save_file
 
 import attention
-from policies import ImplicitAttentionPolicy, PolicyConfig, build
+from policies import PolicyConfig, build
 from policies.common.settings import EXACT
 from tests.attention.cases import LargestTensor
 from tests.pairwise import pairwise
@@ -66,6 +65,9 @@ def test_build_takes_a_config_its_fields_or_a_whole_run():
 )
 def test_the_mask_shows_the_share_kept(selection, patch, keep):
     policy = make(selection=selection, patch=patch, keep=keep)
+    if selection == "random":
+        masks = [policy.attention_mask(observation(seed)) for seed in (0, 1)]
+        np.testing.assert_array_equal(*masks)
     mask = policy.attention_mask(observation())
     tokens, size = 2 * 24 * 32 // (patch[0] * patch[1]), patch[0] * patch[1]
     assert mask.shape == (2, 24, 32)
@@ -78,14 +80,6 @@ def test_the_mask_shows_the_share_kept(selection, patch, keep):
 @pytest.mark.parametrize("settings", [{"selection": "all"}, {"variant": "trans"}])
 def test_without_a_choice_the_mask_keeps_everything(settings):
     assert make(**settings).attention_mask(observation()).all()
-
-
-def test_a_random_mask_is_the_same_for_every_observation():
-    policy = make(selection="random", feature_map="trig")
-    masks = [policy.attention_mask(observation(seed)) for seed in (0, 1)]
-    np.testing.assert_array_equal(*masks)
-    other = make(selection="random", init_seed=1).attention_mask(observation())
-    assert (other != masks[0]).any()
 
 
 @pytest.mark.parametrize("controller", ["vote", "mlp"])
@@ -159,14 +153,11 @@ def near_token(count, seed):
     return depth.reshape(count, 2, 24, 32), torch.zeros(count, 45), actions
 
 
-@pytest.mark.parametrize("learned", [True, False])
-def test_rank_learns_to_attend_where_that_is_needed(learned):
-    """With queries and keys left as they were, which is what came of it before, it cannot be:
-    the loss is then near log 2, that of not knowing the tilt."""
+def test_rank_learns_to_attend_where_that_is_needed():
+    """With the initial queries and keys the loss stays near log 2, that of not knowing the tilt."""
     policy = make(drawn=False, variant="rank", controller="mlp", patch=(8, 8), keep=0.25,
                   feature_map=EXACT)  # fmt: skip
-    policy.selection.requires_grad_(learned)
-    optimiser = torch.optim.Adam([p for p in policy.parameters() if p.requires_grad], 0.003)
+    optimiser = torch.optim.Adam(policy.parameters(), 0.003)
     depth, proprio, actions = near_token(2048, 0)
     batches = torch.randint(2048, (300, 64), generator=torch.Generator().manual_seed(0))
     for index in batches:
@@ -176,7 +167,7 @@ def test_rank_learns_to_attend_where_that_is_needed(learned):
     depth, proprio, actions = near_token(512, 1)
     with torch.no_grad():
         loss = float(policy(depth, proprio).loss(actions, 0.0))
-    assert loss < 0.1 if learned else loss > 0.5
+    assert loss < 0.1
 
 
 def test_learned_selection_needs_a_choice():
@@ -185,14 +176,6 @@ def test_learned_selection_needs_a_choice():
     with pytest.raises(ValueError, match="selection must be random or all where the patch"):
         build(settings, spaces.Dict(parts), ACTIONS)
     build({**settings, "selection": "all"}, spaces.Dict(parts), ACTIONS)
-
-
-def test_a_batch_is_as_good_as_one_by_one():
-    policy = make(controller="mlp")
-    seen = [tensors(observation(seed)) for seed in range(3)]
-    together = policy(*(torch.cat(parts) for parts in zip(*seen, strict=True)))
-    alone = [policy(*parts) for parts in seen]
-    torch.testing.assert_close(together.offsets, torch.cat([votes.offsets for votes in alone]))
 
 
 @pytest.mark.parametrize(
@@ -227,32 +210,18 @@ def test_weights_survive_a_file(tmp_path, controller):
     )
 
 
-def test_a_copy_is_a_policy_of_its_own():
-    policy = make(controller="mlp")
-    twin = copy.deepcopy(policy)
-    before = policy.act(observation())
-    rng = np.random.default_rng(0)
-    twin.normaliser.statistics = twin.normaliser.statistics.update(rng.normal(size=(9, 45)))
-    assert (twin.act(observation()) != before).any()
-    np.testing.assert_array_equal(policy.act(observation()), before)
-
-
 def test_init_seed_fixes_the_parameters():
     def parameters(**settings):
         policy = make(drawn=False, controller="mlp", **settings)
         return torch.cat([p.detach().flatten() for p in policy.parameters()])
 
-    first = parameters()
     torch.manual_seed(123)
+    before = torch.random.get_rng_state()
+    first = parameters()
+    assert torch.equal(torch.random.get_rng_state(), before)
     torch.testing.assert_close(parameters(), first, rtol=0, atol=0)
     assert (parameters(init_seed=1) != first).float().mean() > 0.9
     torch.testing.assert_close(parameters(feature_seed=1), first, rtol=0, atol=0)
-
-
-def test_building_leaves_the_global_generator_alone():
-    before = torch.random.get_rng_state()
-    make(drawn=False, controller="mlp")
-    assert torch.equal(torch.random.get_rng_state(), before)
 
 
 @pytest.mark.parametrize(
@@ -305,6 +274,17 @@ def test_spaces_of_another_kind():
             {"standardise": True, "controller": "vote"},
             "^standardise must be false with the controller vote, which",
         ),
+        ({"last_action": True, "controller": "vote"}, "last_action must be false with the control"),
+        (
+            {"init_output": 0, "controller": "vote"},
+            "init_output must be 1 with the controller vote",
+        ),
+        ({"hidden": (), "controller": "gru"}, "hidden must have a width with the controller gru"),
+        ({"feature_map": "trig", "hybrid_base": "oprf"}, "must be hyperbolic with the feature map"),
+        *(
+            ({"feature_map": name}, "feature_map must be one of softmax, angular_hybrid")
+            for name in ("geometric", "poisson", "harmonic")
+        ),
         ({"num_clusters": 0}, r"^num_clusters = 0, but input should be .*equal to 1$"),
         ({"projection": "random"}, "^projection = 'random', but input should be 'fast_simplex'"),
         ({"policy": 5}, r"^policy = 5, where `key: value` pairs are needed$"),
@@ -319,14 +299,3 @@ def test_spaces_of_another_kind():
 def test_wrong_settings(settings, sentence):
     with pytest.raises(ValueError, match=sentence):
         build(settings, OBSERVATIONS, ACTIONS)
-
-
-def test_the_mlp_takes_other_cameras_and_proprioception():
-    parts = {
-        "depth": spaces.Box(0.0, 1.5, (1, 12, 16), np.float32),
-        "proprio": spaces.Box(-1.0, 1.0, (7,), np.float32),
-    }
-    policy = build({"controller": "mlp"}, spaces.Dict(parts), ACTIONS)
-    assert isinstance(policy, ImplicitAttentionPolicy)
-    seen = {"depth": np.ones((1, 12, 16), np.float32), "proprio": np.ones(7, np.float32)}
-    assert ACTIONS.contains(policy.act(seen))

@@ -104,18 +104,6 @@ def test_a_frame_with_fewer_pixels_that_count_is_written_whole(stones, walk, cho
     assert all(parameter.grad.isfinite().all() for parameter in policy.parameters())
 
 
-@pytest.mark.parametrize("choice", ["learned", "random"])
-def test_pictures_that_show_nothing_are_trained_on(stones, walk, choice):
-    _, parts, actions, starts = walk
-    policy = build(stones, write_tokens=12, write_choice=choice)
-    dark = {**parts, "depth": torch.full_like(parts["depth"], 1.5)}
-    begun = {key: part.unsqueeze(0) for key, part in dark.items()}
-    made, _ = policy.unroll(begun, actions[None], starts[None], policy.start(1))
-    made.loss(actions).backward()
-    grads = [part.grad for part in policy.parameters() if part.grad is not None]
-    assert all(grad.isfinite().all() for grad in grads)
-
-
 def test_pixels_of_several_cameras_are_chosen_among():
     two = gymnasium.make("SteppingStones-v0")
     observation, _ = two.reset(seed=1)

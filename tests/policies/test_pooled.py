@@ -8,7 +8,6 @@ from gymnasium import spaces
 import policies
 from policies import PooledPolicyConfig
 from training.algorithms.workers import get_parameters
-from training.analysis.step_cost import count
 
 STONES = spaces.Dict(
     {
@@ -116,23 +115,6 @@ def test_attention_is_a_picture_that_adds_up():
     two = policies.build(PooledPolicyConfig(), *SPACES["two"])
     with pytest.raises(ValueError, match="none or several"):
         two.attention_map(seeing(SPACES["two"][0]))
-
-
-def test_clusters_are_fitted_to_its_own_tokens():
-    observed, acts = SPACES["colours"]
-    config = PooledPolicyConfig(feature_map="clustered_hybrid", num_features=4)
-    policy = policies.build(config, observed, acts)
-    (features,) = [m for n, m in policy.named_modules() if n.endswith("attention.feature_map")]
-    assert not features.query_centers.any()
-    policy.fit_attention(policy._one(seeing(observed)))
-    assert features.query_centers.any()
-
-
-def test_its_attention_is_counted():
-    observed, acts = SPACES["colours"]
-    policy = policies.build(PooledPolicyConfig(), observed, acts)
-    counted = count(lambda: policy.act(seeing(observed))).by_component
-    assert min(counted[part] for part in ("tokens", "encoder", "projection", "controller")) > 0
 
 
 @pytest.mark.parametrize(

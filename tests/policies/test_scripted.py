@@ -32,18 +32,6 @@ def test_blind_does_nothing_and_its_array_is_the_callers():
     assert not blind.act(None).any()
 
 
-def test_random_follows_its_seed():
-    def actions(seed):
-        random = Random(Walker(), seed)
-        random.reset()
-        return np.stack([random.act(None) for _ in range(20)])
-
-    np.testing.assert_array_equal(actions(1), actions(1))
-    assert (actions(1) != actions(2)).all()
-    assert Walker.action_space.contains(actions(1)[0])
-    assert actions(1).std() > 0.4
-
-
 def test_random_draws_the_same_as_ever_within_one():
     """Published figures of the random walker stay what they are."""
     drawn = np.random.default_rng(5).uniform(-1, 1, 9).astype(np.float32)

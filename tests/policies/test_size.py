@@ -89,16 +89,30 @@ TOO_LARGE = (
 )
 
 
-@pytest.mark.parametrize(("kind", "settings", "sentence"), TOO_LARGE)
-def test_a_policy_that_is_too_large_is_refused_at_once(kind, settings, sentence):
+IMAGES = (
+    ({"patch": (1, 1)}, (1000, 1000, 3), "makes 1000000 tokens of the image, where"),
+    ({"patch": (200, 200), "stride": (2, 2)}, (512, 512, 3), "numbers in all$"),
+    ({"controller": "mlp", "hidden": (10**4, 10**4)}, (64, 64, 3), "settings allocate"),
+    ({"variant": "rank", "keep_tokens": 10**9, "patch": (2, 2), "hidden": (10**4,)},
+     (256, 256, 3), "settings allocate"),
+    ({"standardise": True, "patch": (999, 999), "selection": "all", "hidden": (1,)},
+     (6000, 6000, 3), "settings allocate|numbers in all"),
+    ({"controller": "gru", "hidden": (10**5, 10**5)}, (64, 64, 3), "settings allocate"),
+)  # fmt: skip
+LARGE_IMAGE = spaces.Dict({**SWEEP[0].spaces, "rgb": spaces.Box(0, 255, (1000, 1000, 3), "uint8")})
+REFUSED = [
+    *((kind(**given), *(SWEEP if kind is VisionPolicyConfig else STONES), sentence)
+      for kind, given, sentence in TOO_LARGE),
+    *((PolicyConfig(**given), spaces.Box(0, 255, shape, "uint8"), spaces.Box(-1, 1, (2,)), sentence)
+      for given, shape, sentence in IMAGES),
+    (VisionPolicyConfig(patch=(2, 2)), LARGE_IMAGE, SWEEP[1], "makes 250000 tokens of the image"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "observed", "acts", "sentence"), REFUSED)
+def test_a_policy_that_is_too_large_is_refused_at_once(config, observed, acts, sentence):
     with cheap(1), pytest.raises(ValueError, match=sentence):
-        build(kind(**settings), *(SWEEP if kind is VisionPolicyConfig else STONES))
-
-
-def test_an_image_of_too_many_tokens_is_refused():
-    image = spaces.Dict({**SWEEP[0].spaces, "rgb": spaces.Box(0, 255, (1000, 1000, 3), "uint8")})
-    with pytest.raises(ValueError, match="makes 250000 tokens of the image, where there can be at"):
-        build(VisionPolicyConfig(patch=(2, 2)), image, SWEEP[1])
+        build(config, observed, acts)
 
 
 def test_what_a_file_holds_bounds_a_policy():

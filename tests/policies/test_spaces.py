@@ -7,10 +7,8 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from policies import PolicyConfig, build
-from policies.common.limits import count_numbers
+from policies import build
 from policies.common.observation import Observations, flat, layout_of
-from tests.cheap import cheap
 from tests.policies.cases import assert_gradients
 
 
@@ -135,33 +133,6 @@ def test_it_acts_and_learns_whatever_is_seen(name):
 def test_it_acts_and_learns_whatever_is_done(name):
     check(OBSERVATIONS["image and vector"], ACTIONS[name], {})
     check(OBSERVATIONS["vector"], ACTIONS[name], {"hidden": ()})
-
-
-@pytest.mark.parametrize("name", OBSERVATIONS)
-def test_its_size_is_foreseen(name):
-    for settings in KINDS:
-        given = settings_for(OBSERVATIONS[name], settings)
-        config = PolicyConfig(**given)
-        policy = build(config, OBSERVATIONS[name], ACTIONS["matrix"])
-        held = sum(tensor.numel() for tensor in policy.state_dict().values())
-        assert held == count_numbers(lambda: config.build(OBSERVATIONS[name], ACTIONS["matrix"]))  # noqa: B023
-
-
-HUGE = [
-    ({"patch": (1, 1)}, pixels(1000, 1000, 3), "makes 1000000 tokens of the image, where"),
-    ({"patch": (200, 200), "stride": (2, 2)}, pixels(512, 512, 3), "numbers in all$"),
-    ({"controller": "mlp", "hidden": (10**4, 10**4)}, pixels(64, 64, 3), "settings allocate"),
-    ({"variant": "rank", "keep_tokens": 10**9, "patch": (2, 2), "hidden": (10**4,)},
-     pixels(256, 256, 3), "settings allocate"),
-    ({"standardise": True, "patch": (999, 999), "selection": "all", "hidden": (1,)},
-     pixels(6000, 6000, 3), "settings allocate|numbers in all"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("settings", "space", "sentence"), HUGE)
-def test_what_fits_in_no_memory_is_refused_at_once(settings, space, sentence):
-    with cheap(1), pytest.raises(ValueError, match=sentence):
-        build(settings, space, ACTIONS["bounded"])
 
 
 @pytest.mark.parametrize(
@@ -293,27 +264,6 @@ REMEMBERING = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("actions", ["bounded", "matrix", "discrete from", "grid", "switches"])
-@pytest.mark.parametrize("settings", REMEMBERING)
-def test_what_is_carried_is_forgotten_with_the_episode(settings, actions):
-    space = OBSERVATIONS["image and vector"]
-    policy = build(settings, space, ACTIONS[actions])
-    with torch.no_grad():
-        for parameter in policy.controller.parameters():
-            parameter.mul_(3.0)
-    seen = drawn(space, 6)
-
-    def episode():
-        policy.reset()
-        return [np.asarray(policy.act(one)) for one in (seen[0], *seen)]
-
-    given, again = episode(), episode()
-    np.testing.assert_array_equal(given, again)
-    assert all(ACTIONS[actions].contains(one) for one in given)
-    if actions in ("bounded", "matrix"):
-        assert (given[0] != given[1]).any()
-
-
 @pytest.mark.parametrize("actions", ["bounded", "discrete from", "grid", "switches"])
 @pytest.mark.parametrize("settings", REMEMBERING)
 def test_steps_in_a_row_are_the_same_as_one_by_one(settings, actions):
@@ -345,16 +295,6 @@ def test_steps_in_a_row_are_the_same_as_one_by_one(settings, actions):
     assert_gradients(policy)
 
 
-@pytest.mark.parametrize("settings", REMEMBERING)
-def test_the_size_of_what_remembers_is_foreseen(settings):
-    config = PolicyConfig(**settings)
-    spaces_ = OBSERVATIONS["many"], ACTIONS["grid"]
-    held = sum(tensor.numel() for tensor in build(config, *spaces_).state_dict().values())
-    assert held == count_numbers(lambda: config.build(*spaces_))
-    with pytest.raises(ValueError, match="settings allocate"):
-        build({**settings, "hidden": (10**5, 10**5)}, *spaces_)
-
-
 @pytest.mark.parametrize("settings", [{}, {"hidden": ()}, {"controller": "gru"}])
 def test_a_policy_can_begin_in_the_middle_of_its_actions(settings):
     space = OBSERVATIONS["image and vector"]
@@ -366,17 +306,3 @@ def test_a_policy_can_begin_in_the_middle_of_its_actions(settings):
         assert not np.allclose(usual.act(seen), still.act(seen))
     half = build({**settings, "init_output": 0.5}, space, ACTIONS["bounded"])
     assert torch.equal(half.controller.output.weight, usual.controller.output.weight / 2)
-
-
-def test_votes_have_no_layer_to_begin_with():
-    with pytest.raises(
-        ValueError, match=r"init_output must be 1 with the controller vote, got 0\.0"
-    ):
-        PolicyConfig(controller="vote", init_output=0)
-
-
-def test_what_cannot_be_carried_is_refused():
-    with pytest.raises(ValueError, match="last_action must be false with the controller vote"):
-        PolicyConfig(controller="vote", last_action=True)
-    with pytest.raises(ValueError, match="hidden must have a width with the controller gru"):
-        PolicyConfig(controller="gru", hidden=())

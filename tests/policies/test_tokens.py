@@ -84,14 +84,6 @@ def test_pictures_of_several_sizes_make_tokens_of_one_length():
     assert len(tokens.places.unique(dim=0)) == tokens.count
 
 
-def test_one_number_a_token_fills_its_patch():
-    tokens = PatchTokens([(2, (1, 24, 32))], (4, 4))
-    (image,) = tokens.pictures(torch.arange(96.0).view(1, 96, 1))
-    assert (image[0, 0, 0, :4, :4] == 0).all()
-    assert (image[0, 0, 0, :4, 4:8] == 1).all()
-    assert (image[0, 1, 0, -4:, -4:] == 95).all()
-
-
 def test_every_place_has_a_code_of_its_own():
     for patch in [(4, 4), (1, 1)]:
         tokens = PatchTokens([(2, (1, 24, 32))], patch)

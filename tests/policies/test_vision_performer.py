@@ -73,22 +73,6 @@ def test_queries_and_keys_have_the_length_asked_for():
         torch.testing.assert_close(projected.norm(dim=-1), torch.full(projected.shape[:-1], 2.0))
 
 
-def test_blocks_draw_random_vectors_of_their_own():
-    first, second = (block.attention.feature_map for block in make().encoder.blocks)
-    ours, theirs = first.state_dict(), second.state_dict()
-    assert any(not torch.equal(ours[name], theirs[name]) for name in ours)
-
-
-def test_image_and_pose_both_matter():
-    policy = make()
-    rgb, pose, _ = batch(2)
-    same = policy.encode(rgb[:1].expand(2, -1, -1, -1), pose[:1].expand(2, -1))
-    assert torch.allclose(same[0], same[1], atol=1e-6)
-    for images, poses in ((rgb, pose[:1].expand(2, -1)), (rgb[:1].expand(2, -1, -1, -1), pose)):
-        context = policy.encode(images, poses)
-        assert (context[0] - context[1]).abs().max() > 1e-3
-
-
 def test_a_patch_moved_is_seen():
     """The same patch elsewhere: positions make contexts differ."""
     policy = make()
