@@ -5,7 +5,7 @@ converts the controller's output to an action by a head, and stores the recurren
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -22,7 +22,7 @@ from policies.common.depth_repair import DepthRepair
 from policies.common.geometry import Geometry
 from policies.common.heads import Decision
 from policies.common.normaliser import RunningNormaliser, RunningStatistics
-from policies.common.plugins import own_controller
+from policies.common.plugins import custom_controller
 from policies.common.policy_inputs import PolicyInputs
 from policies.common.recurrent_state import FlatState, RecurrentState, flatten_state
 from policies.common.settings import CONTROLLERS, SeeingConfig
@@ -49,7 +49,7 @@ class SeeingPolicy(Rebuilt):
 
     Attributes:
         config: its settings.
-        sight: how the policy interprets spaces and geometry.
+        inputs: how the policy interprets spaces and geometry.
         head: reads the controller's numbers as an action.
         normaliser: normaliser of the observation's vector and the images' running statistics.
         tokens: cuts images into tokens; None without images.
@@ -67,28 +67,28 @@ class SeeingPolicy(Rebuilt):
     ) -> None:
         super().__init__()
         self.config = config
-        sight = self.sight = PolicyInputs(config, observation_space, action_space, geometry)
-        self.head = sight.head
+        inputs = self.inputs = PolicyInputs(config, observation_space, action_space, geometry)
+        self.head = inputs.head
         self.repair: DepthRepair | None = None
         if config.repair != "none":
-            self.repair = DepthRepair(config.repair == "full", sight.observations.pictures)
-        self.normaliser = RunningNormaliser(sight.measured)
+            self.repair = DepthRepair(config.repair == "full", inputs.observations.pictures)
+        self.normaliser = RunningNormaliser(inputs.measured)
         self.tokens: PatchTokens | None = None
-        if sight.images:
+        if inputs.images:
             self.tokens = PatchTokens(
-                sight.cut,
+                inputs.cut,
                 config.patch, config.stride, config.edges, config.standardise,
             )  # fmt: skip
-            self.tokens.start_statistics([images.scale.fixed for images in sight.images])
+            self.tokens.start_statistics([images.scale.fixed for images in inputs.images])
         self._kept: RecurrentState | FlatState | None = None
         self._compiled = CompiledDecision()
 
     def dense(self, generator: torch.Generator) -> nn.Module:
         """The configured controller that takes no images."""
-        sizes = self.sight.inputs, self.head.size, self.config.hidden, generator
+        sizes = self.inputs.controller, self.head.size, self.config.hidden, generator
         name = self.config.acts_by
         if name not in CONTROLLERS:
-            return own_controller(name, *sizes)
+            return custom_controller(name, *sizes)
         made: DenseController | RecurrentController = (
             RecurrentController(name, *sizes) if name in GATES else DenseController(*sizes)
         )
@@ -109,7 +109,7 @@ class SeeingPolicy(Rebuilt):
     @property
     def reads_geometry(self) -> bool:
         """Whether it accepts cameras at any pose because pixels are mapped to places."""
-        return self.sight.votes is not None
+        return self.inputs.votes is not None
 
     @property
     def remembers(self) -> bool:
@@ -161,7 +161,7 @@ class SeeingPolicy(Rebuilt):
 
     def forward(self, *parts: Tensor) -> Decision:
         """Decisions for a batch of each part of the observation, in the space's order."""
-        return self.decide(dict(zip(self.sight.observations.keys, parts, strict=True)))
+        return self.decide(dict(zip(self.inputs.observations.keys, parts, strict=True)))
 
     def decide(
         self, observations: Mapping[str, Tensor], memory: RecurrentState | None = None
@@ -179,7 +179,7 @@ class SeeingPolicy(Rebuilt):
         """Inputs of a controller without votes, except the last action, (batch, k)."""
         attended = None if self.tokens is None else self._attended(self.tokens, observations)
         with component("controller"):
-            normal = self.normaliser(self.sight.observations.vector(observations))
+            normal = self.normaliser(self.inputs.observations.vector(observations))
             return normal if attended is None else torch.cat((attended, normal), -1)
 
     def _step(self, given: Tensor, memory: RecurrentState | None) -> tuple[Tensor, Tensor]:
@@ -253,10 +253,10 @@ class SeeingPolicy(Rebuilt):
 
     def _pictures(self, observations: Mapping[str, Tensor]) -> list[Tensor]:
         """Groups of scaled images (batch, count, channels, height, width)."""
-        read = [images.read(observations, torch.float32) for images in self.sight.images]
+        read = [images.read(observations, torch.float32) for images in self.inputs.images]
         if self.tokens is not None and self.tokens.standardises:
             return self.tokens.standardised(read)
-        scaled = zip(read, self.sight.images, self.sight.statistics_at, strict=True)
+        scaled = zip(read, self.inputs.images, self.inputs.statistics_at, strict=True)
         return [images.scale(pixels, at, self.normaliser) for pixels, images, at in scaled]
 
     def loss(
@@ -277,14 +277,14 @@ class SeeingPolicy(Rebuilt):
 
     def measured(self, observation: Any) -> NDArray[np.float64]:
         """The values of one observation for the normaliser, (k,)."""
-        observations = self.sight.observations
+        observations = self.inputs.observations
         one = observations.batch_of_one(observation, torch.device("cpu"))
         return self._measure(one)[0]
 
     def _measure(self, observations: Mapping[str, Tensor]) -> NDArray[np.float64]:
         """The vector, then each channel's mean and mean square where statistics run, (batch, k)."""
-        found = [self.sight.observations.vector(observations, torch.float64)]
-        for images in self.sight.images:
+        found = [self.inputs.observations.vector(observations, torch.float64)]
+        for images in self.inputs.images:
             if images.scale.fixed is None:
                 pixels = images.read(observations, torch.float64)
                 found += [pixels.mean((1, 3, 4)), pixels.square().mean((1, 3, 4))]
@@ -294,15 +294,19 @@ class SeeingPolicy(Rebuilt):
     @torch.no_grad()
     def statistics_of(self, observations: Mapping[str, Tensor]) -> RunningStatistics:
         """The values of observations, each part (N, ...), for the normaliser."""
-        found = [self._measure(part) for part in _chunks(observations)]
-        return RunningStatistics.empty(self.sight.measured).update(np.concatenate(found))
+        chunks = [part.split(_CHUNK) for part in observations.values()]
+        found = [
+            self._measure(dict(zip(observations, parts, strict=True)))
+            for parts in zip(*chunks, strict=True)
+        ]
+        return RunningStatistics.empty(self.inputs.measured).update(np.concatenate(found))
 
     @torch.no_grad()
     def set_statistics(self, observations: Mapping[str, Tensor]) -> None:
         """Normalise by these observations alone, each part (N, ...)."""
         self.normaliser.statistics = self.statistics_of(observations)
         if self.tokens is not None and self.tokens.standardises:
-            self.tokens.set_statistics([images.read(observations) for images in self.sight.images])
+            self.tokens.set_statistics([images.read(observations) for images in self.inputs.images])
 
     @property
     def is_alike(self) -> bool:
@@ -403,10 +407,4 @@ class SeeingPolicy(Rebuilt):
         return 0 if self._memory is None else self._memory.numbers
 
     def _one(self, observation: Any) -> dict[str, Tensor]:
-        return self.sight.observations.batch_of_one(observation, self.normaliser.mean.device)
-
-
-def _chunks(observations: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
-    count = len(next(iter(observations.values())))
-    for first in range(0, count, _CHUNK):
-        yield {key: part[first : first + _CHUNK] for key, part in observations.items()}
+        return self.inputs.observations.batch_of_one(observation, self.normaliser.mean.device)

@@ -122,10 +122,8 @@ class CompiledDecision:
     ) -> None:
         """Trace the decision, unless the policy has third-party modules or is not on a CPU."""
         state = _State.of(policy, given, kinds)
-        if state is None:
+        if state is None or CompiledDecision.traces >= MOST_TRACES:  # a trace costs memory
             return
-        if CompiledDecision.traces >= MOST_TRACES:
-            return  # no fault of the policy: memory is all that it would cost
         CompiledDecision.traces += 1
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings about deprecation and about constants
@@ -140,13 +138,11 @@ class CompiledDecision:
                 failure = f"tracing raised {type(error).__name__}: {error}"
             else:
                 failure = "" if same else "a traced decision gave other numbers"
-        if failure:
-            return self._stay_eager(failure)
-        self._run, self._state = run, state
-
-    def _stay_eager(self, why: str) -> None:
+        if not failure:
+            self._run, self._state = run, state
+            return
         self.after = None
-        warnings.warn(f"compile_act: decisions stay eager, because {why}", stacklevel=2)
+        warnings.warn(f"compile_act: decisions stay eager, because {failure}", stacklevel=2)
 
 
 def _traced(
@@ -194,7 +190,7 @@ class _State:
             if isinstance(module, FeatureMap):
                 self._read += [_Read(t, t.clone) for t in module.buffers()]
             elif isinstance(module, RunningNormaliser):
-                self._read.append(_Read(module.count, partial(_passes, module)))
+                self._read.append(_Read(module.count, partial(torch.lt, module.count, 2)))
         self._kinds = kinds
 
     @classmethod
@@ -235,11 +231,6 @@ class _Read:
         if version != self._version and torch.equal(self._read(), self._found):
             self._version = version
         return version == self._version
-
-
-def _passes(normaliser: RunningNormaliser) -> Tensor:
-    """Whether there are no statistics."""
-    return normaliser.count < 2
 
 
 def _kinds(seen: Mapping[str, Tensor], carried: Mapping[str, Tensor]) -> _Kinds:

@@ -10,7 +10,7 @@ import attention
 from attention import ExactSoftmax, FeatureMap
 from attention.hybrid import ClusteredHybrid
 from attention.registry import options_of
-from policies.common.plugins import own_map
+from policies.common.plugins import custom_map
 from policies.common.settings import EXACT
 
 _SAMPLES = 256
@@ -65,7 +65,7 @@ def attention_kernel(
     if config.feature_map == EXACT:
         return attention.ExactSoftmax(dim)
     features = attention.feature_map(
-        own_map(config.feature_map),
+        custom_map(config.feature_map),
         dim,
         config.num_features,
         seed=config.feature_seed,

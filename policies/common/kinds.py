@@ -49,9 +49,9 @@ class OwnPolicyConfig:
         geometry: "Geometry | None" = None,
     ) -> Any:
         """The custom policy with these options."""
-        from policies.common.plugins import build_own  # imported late because it loads PyTorch
+        from policies.common.plugins import build_custom  # imported late because it loads PyTorch
 
-        return build_own(self, observation_space, action_space, geometry)
+        return build_custom(self, observation_space, action_space, geometry)
 
 
 CONFIGS: dict[str, type[PolicyConfig] | type[PlaceMemoryConfig] | type[VisionPolicyConfig]] = {
@@ -68,7 +68,7 @@ AnyPolicyConfig = (
 """Settings of any policy."""
 
 
-def is_own(name: Any) -> bool:
+def is_custom(name: Any) -> bool:
     """Whether a policy's name is "module:Class" or an entry point of an installed package."""
     name = name_of(name)
     if not isinstance(name, str) or name in CONFIGS:
@@ -83,7 +83,7 @@ def settings_class(given: Mapping[str, Any]) -> type[Any]:
         ValueError: for a name that no policy has.
     """
     name = given.get("name", "implicit_attention")
-    if is_own(name):
+    if is_custom(name):
         return OwnPolicyConfig
     if not isinstance(name, str) or name not in CONFIGS:
         known = ", ".join([*CONFIGS, *entry_points()])
@@ -100,7 +100,7 @@ def _tag(given: Any) -> str:
     if isinstance(given, OwnPolicyConfig):
         return OWN
     name = given.get("name", "implicit_attention") if isinstance(given, dict) else given.name
-    return OWN if is_own(name) else str(name)
+    return OWN if is_custom(name) else str(name)
 
 
 PolicySettings = Annotated[

@@ -166,7 +166,7 @@ def layout_of(shape: tuple[int, ...]) -> str:
 
 def flat(observation: Any) -> dict[str, NDArray[Any]]:
     """An observation's parts by their names."""
-    return dict(_values(observation, ""))
+    return dict(_leaves(observation, ""))
 
 
 def _plain(part: Any) -> NDArray[Any]:
@@ -182,7 +182,14 @@ def copied(observation: Any) -> dict[str, NDArray[Any]]:
     return {key: np.array(part) for key, part in flat(observation).items()}
 
 
-def _values(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+def parts_of(space: gymnasium.Space[Any]) -> Iterator[tuple[str, Any]]:
+    """The parts of an observation space by their names."""
+    return _leaves(space, "")
+
+
+def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+    """The parts of a nested observation, or of its space, by their names."""
+    value = value.spaces if isinstance(value, spaces.Dict | spaces.Tuple) else value
     if isinstance(value, Mapping):
         named: Any = value.items()
     elif isinstance(value, tuple):
@@ -191,20 +198,7 @@ def _values(value: Any, key: str) -> Iterator[tuple[str, Any]]:
         yield key or _WHOLE, value
         return
     for name, part in named:
-        yield from _values(part, f"{key}.{name}" if key else str(name))
-
-
-def parts_of(space: gymnasium.Space[Any], key: str = "") -> Iterator[tuple[str, Any]]:
-    """The parts of an observation space by their names."""
-    if isinstance(space, spaces.Dict):
-        named: Any = space.spaces.items()
-    elif isinstance(space, spaces.Tuple):
-        named = enumerate(space.spaces)
-    else:
-        yield key or _WHOLE, space
-        return
-    for name, part in named:
-        yield from parts_of(part, f"{key}.{name}" if key else str(name))
+        yield from _leaves(part, f"{key}.{name}" if key else str(name))
 
 
 def _read(key: str, space: Any, layout: str | None, rays: Any) -> Pictures | Vector:

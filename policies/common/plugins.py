@@ -37,7 +37,7 @@ def admit_name(name: str, kind: str = "policy") -> None:
         ADMITTED[name] = plugins.find(GROUP, kind, name, nn.Module, (), trusted=True)
 
 
-def own_map(name: str) -> Any:
+def custom_map(name: str) -> Any:
     """The value that `attention.feature_map` accepts as a map's name; only imports entry points."""
     return _found("feature map", name, ()) if ":" in name else name
 
@@ -86,7 +86,7 @@ def _made(
     return made
 
 
-def own_controller(
+def custom_controller(
     name: str, inputs: int, outputs: int, hidden: tuple[int, ...], generator: torch.Generator
 ) -> nn.Module:
     """The controller `name`: Class(inputs, outputs), and `hidden` and `generator` if it takes them.
@@ -116,7 +116,7 @@ def own_controller(
     return made
 
 
-def build_own(
+def build_custom(
     config: OwnPolicyConfig,
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],

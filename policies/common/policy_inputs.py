@@ -35,7 +35,7 @@ class PolicyInputs:
         places: plan of a memory of places; None without one.
         head: reads the controller's numbers as an action.
         tokens, size, pixels: tokens of all images, values of one, and numbers of the images.
-        handed: number of values that a controller without images receives from attention.
+        outputs: number of values that a controller without images receives from attention.
 
     Raises:
         ValueError: for an incompatible combination.
@@ -74,7 +74,7 @@ class PolicyInputs:
             self.places = place_plan(
                 self.observations, geometry, self.has_footholds, config.keys == "geometry"
             )
-            self.handed = config.handed(self.places.footholds.legs, self.places.is_plane)
+            self.outputs = config.outputs(self.places.footholds.legs, self.places.is_plane)
             self._vector = self.places.numbers
 
     def _votes(
@@ -94,7 +94,7 @@ class PolicyInputs:
         return None
 
     def _count(self, config: SeeingConfig) -> None:
-        self.tokens = self.size = self.handed = self.pixels = 0
+        self.tokens = self.size = self.outputs = self.pixels = 0
         if not self.images:
             return
         grids = [
@@ -105,16 +105,16 @@ class PolicyInputs:
         self.size = max(grid.channels for grid in grids) * config.patch[0] * config.patch[1]
         self.pixels = sum(grid.pixels for grid in grids)
         if isinstance(config, PooledPolicyConfig):
-            self.handed = config.handed(self.tokens)
+            self.outputs = config.outputs(self.tokens)
             return
         assert isinstance(config, PolicyConfig)
         tiling = all(grid.is_tiling for grid in grids) and len({g.channels for g in grids}) == 1
-        self.handed = self.tokens * self.size if tiling else self.pixels
+        self.outputs = self.tokens * self.size if tiling else self.pixels
         if config.variant == "rank":
             several = sum(grid.count for grid in grids) > 1
             places = 2 + several
             each = {"both": self.size + PLACE, "values": self.size, "places": places}
-            self.handed = config.kept(self.tokens) * each[config.rank_with]
+            self.outputs = config.kept(self.tokens) * each[config.rank_with]
 
     @property
     def cut(self) -> list[tuple[int, tuple[int, int, int]]]:
@@ -139,9 +139,9 @@ class PolicyInputs:
         return masks
 
     @property
-    def inputs(self) -> int:
+    def controller(self) -> int:
         """Number of inputs of a controller without votes."""
-        return self.handed + self._vector + self._last
+        return self.outputs + self._vector + self._last
 
     @property
     def has_footholds(self) -> bool:

@@ -87,7 +87,8 @@ class GroundView:
 
     def __init__(self, cameras: Sequence[_Camera], base_m: float) -> None:
         self._cameras, self._base_m = list(cameras), base_m
-        finer = round(_pixel_m(PUBLISHED[0], base_m) / self._finest_m())
+        finest_m = min(_pixel_m(camera, base_m) for camera in cameras)
+        finer = round(_pixel_m(PUBLISHED[0], base_m) / finest_m)
         factor = min(max(1, finer), _FINEST)
         height, width = (factor * side for side in PUBLISHED_SHAPE)
         self.shape = (len(PUBLISHED), height, width)
@@ -97,9 +98,6 @@ class GroundView:
         )
         if not self.is_theirs:
             self._choose()
-
-    def _finest_m(self) -> float:
-        return min(_pixel_m(camera, self._base_m) for camera in self._cameras)
 
     def _choose(self) -> None:
         """For each pixel of the view four of the cameras' pixels, with weights."""

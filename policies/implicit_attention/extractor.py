@@ -77,12 +77,12 @@ class ImplicitAttentionExtractor(BaseFeaturesExtractor):
         self.policy = policy
         # By such a name Stable-Baselines3 recognises buffers that a target network copies.
         self.running_statistics = policy.normaliser
-        self.pending = RunningNormaliser(policy.sight.measured)
+        self.pending = RunningNormaliser(policy.inputs.measured)
 
     def forward(self, observations: Tensor | Mapping[str, Tensor]) -> Tensor:
         """A tensor (batch, ...), or one for each part of a Dict -> features (batch, features)."""
         parts = self._parts(observations)
-        if self.training and self.policy.sight.measured:
+        if self.training and self.policy.inputs.measured:
             found = self.policy.statistics_of(parts)
             self.pending.statistics = self.pending.statistics.merge(found)
         return self.policy.numbers(parts).tanh()
@@ -92,12 +92,12 @@ class ImplicitAttentionExtractor(BaseFeaturesExtractor):
         if not mode and self.pending.count > 0:
             total = self.running_statistics.statistics.merge(self.pending.statistics)
             self.running_statistics.statistics = total
-            self.pending.statistics = RunningStatistics.empty(self.policy.sight.measured)
+            self.pending.statistics = RunningStatistics.empty(self.policy.inputs.measured)
         return super().train(mode)
 
     def _parts(self, given: Tensor | Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The parts of the observation by name, in the environment's format."""
-        observed = self.policy.sight.observations
+        observed = self.policy.inputs.observations
         parts = {observed.keys[0]: given} if isinstance(given, Tensor) else dict(given)
         boxes = dict(parts_of(self._observation_space))
         for pictures in observed.pictures:

@@ -48,8 +48,8 @@ class ImplicitAttentionPolicy(SeeingPolicy):
         self.selection: LearnedSelection | RandomSelection | None = None
         if self.tokens is not None:
             self.selection = self._selection(self.tokens, generator)
-        if self.sight.votes is not None:
-            self.controller = VoteController(self.sight.votes)
+        if self.inputs.votes is not None:
+            self.controller = VoteController(self.inputs.votes)
         else:
             self.controller = self.dense(generator)
 
@@ -83,7 +83,7 @@ class ImplicitAttentionPolicy(SeeingPolicy):
         assert self.tokens is not None
         attended = self._attended(self.tokens, observations)
         with component("controller"):
-            vector = self.sight.observations.vector(observations)
+            vector = self.inputs.observations.vector(observations)
             votes = self.controller(attended[0], vector, self.normaliser(vector))
             return self.head.votes(*votes)
 
@@ -125,10 +125,10 @@ class ImplicitAttentionPolicy(SeeingPolicy):
 
     def _pictures(self, observations: Mapping[str, Tensor]) -> list[Tensor]:
         """Groups of scaled images (batch, count, channels, height, width)."""
-        if self.sight.votes is None:
+        if self.inputs.votes is None:
             return super()._pictures(observations)
-        read = [images.read(observations, torch.float32) for images in self.sight.images]
-        seen, scale = self.sight.votes.view(read), self.sight.images[0].scale
+        read = [images.read(observations, torch.float32) for images in self.inputs.images]
+        seen, scale = self.inputs.votes.view(read), self.inputs.images[0].scale
         return [scale(seen, 0, self.normaliser)]
 
     def attended_tokens(self, observations: Mapping[str, Tensor]) -> Tensor:
@@ -164,9 +164,9 @@ class ImplicitAttentionPolicy(SeeingPolicy):
             gates = self.tokens.gates(self.selection(self.attended_tokens(observations)))
         kept = [
             torch.ones(count, *shape[1:]) if gates is None else gates[i][0, :, 0]
-            for i, (count, shape) in enumerate(self.sight.cut)
+            for i, (count, shape) in enumerate(self.inputs.cut)
         ]
-        return self.sight.masks([part > 0.5 for part in kept])
+        return self.inputs.masks([part > 0.5 for part in kept])
 
     def attention_mask(self, observation: Any) -> NDArray[bool_]:
         """The mask of `attention_masks` for an observation with one image part.

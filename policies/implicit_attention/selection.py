@@ -70,7 +70,11 @@ class LearnedSelection(nn.Module):
         with component(PROJECTION):
             weight = torch.cat((self.query, self.key), -1)
             both = (weight.mT @ tokens.mT).unflatten(-2, (2, -1))
-            both = _unit(both) if self._scale is None else _shortened(both * self._scale)
+            if self._scale is None:
+                both = both / _lengths(both, _SHORTEST)
+            else:
+                both = both * self._scale
+                both = both * (_LONGEST / _lengths(both, _LONGEST))
             query, key = both.unbind(-3)  # before the transpose, so that the graph needs none
             return query.mT, key.mT
 
@@ -113,7 +117,7 @@ class LearnedSelection(nn.Module):
             soft = _soft_gate(scores, scores, scores.take_along_dim(best[..., -1:], -1))
             return gate + soft - soft.detach()
 
-    def ranked(self, tokens: Tensor, handed: Sequence[Tensor] = ()) -> Tensor:
+    def ranked(self, tokens: Tensor, outputs: Sequence[Tensor] = ()) -> Tensor:
         """The best tokens in order of score, (batch, kept, features).
 
         Gradients pass to scores as through a gate on each of them, a sigmoid of the score's
@@ -121,13 +125,13 @@ class LearnedSelection(nn.Module):
 
         Args:
             tokens: (batch, tokens, features), which are scored.
-            handed: the output values of each token, (batch or 1, tokens, k), concatenated.
+            outputs: the output values of each token, (batch or 1, tokens, k), concatenated.
         """
         scores = self.scores(tokens)
         best = self.best(scores)
         with component(SCORE):
             index = best.unsqueeze(-1)
-            parts = [part.expand(len(tokens), -1, -1) for part in handed or (tokens,)]
+            parts = [part.expand(len(tokens), -1, -1) for part in outputs or (tokens,)]
             chosen = [part.take_along_dim(index, 1) for part in parts]
             found = joined(chosen, -1)
             if not scores.requires_grad:
@@ -138,16 +142,6 @@ class LearnedSelection(nn.Module):
             soft = _soft_gate(kept, scores, threshold)
             # In this order the factor is 1 to the bit.
             return found * (1 + (soft - soft.detach())).unsqueeze(-1)
-
-
-def _unit(vectors: Tensor) -> Tensor:
-    """Vectors (..., d, tokens) of length 1; zeros stay."""
-    return vectors / _lengths(vectors, _SHORTEST)
-
-
-def _shortened(vectors: Tensor) -> Tensor:
-    """Vectors (..., d, tokens), with lengths clipped to `_LONGEST`."""
-    return vectors * (_LONGEST / _lengths(vectors, _LONGEST))
 
 
 def _lengths(vectors: Tensor, least: float) -> Tensor:

@@ -185,7 +185,7 @@ class PlaceMemoryConfig(SeeingConfig):
         """The places that a leg reads."""
         return 2 * round(self.reach_m / self.spacing_m) + 1
 
-    def handed(self, legs: int, is_plane: bool = False) -> int:
+    def outputs(self, legs: int, is_plane: bool = False) -> int:
         """Number of controller inputs beside proprioception; more if places have two dimensions
         because the path turns.
         """

@@ -10,7 +10,7 @@ from torch.nn import functional
 from attention import FeatureMap, LinearMemory, feature_map
 from attention.components import component
 from policies.common.feature_maps import map_options
-from policies.common.plugins import own_map
+from policies.common.plugins import custom_map
 from policies.place_memory.config import PlaceMemoryConfig
 
 _FITTED = 256  # places along the circle to which maps with parameters are fitted
@@ -119,7 +119,7 @@ class LinearPlaces(SteppedPlaces):
 
     def _fitted(self, config: PlaceMemoryConfig) -> FeatureMap:
         made = feature_map(
-            own_map(config.feature_map), 2, config.num_features, seed=config.feature_seed,
+            custom_map(config.feature_map), 2, config.num_features, seed=config.feature_seed,
             **map_options(config),
         )  # fmt: skip
         circle = self._points(torch.arange(_FITTED) * (self.circle_m / _FITTED))

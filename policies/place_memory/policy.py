@@ -83,7 +83,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
         geometry: Geometry | None = None,
     ) -> None:
         super().__init__(config, observation_space, action_space, geometry)
-        plan = self.sight.places
+        plan = self.inputs.places
         assert plan is not None
         self.footholds, self.proprio, self.is_plane = plan.footholds, plan.proprio, plan.is_plane
         if self.is_plane:
@@ -152,7 +152,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
             some = {key: values[place] for key, values in parts.items()}
             found, seen = self._unrolled(some, begins, seen)
             recalled.append(found)
-        images = {pictures.key for pictures in self.sight.observations.pictures}
+        images = {pictures.key for pictures in self.inputs.observations.pictures}
         others = {key: values for key, values in observations.items() if key not in images}
         state = seen if self.config.carries else None
         return {**others, _RECALLED: joined(recalled, 1)}, state
@@ -280,7 +280,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
             found, _ = self.recalled(steps, starts, None)
             observations = {key: part.squeeze(1) for key, part in found.items()}
         with component("controller"):
-            normal = self.normaliser(self.sight.observations.vector(observations))
+            normal = self.normaliser(self.inputs.observations.vector(observations))
             return torch.cat((observations[_RECALLED], normal[..., self.proprio]), -1)
 
     @torch.inference_mode()

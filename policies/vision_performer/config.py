@@ -187,6 +187,6 @@ class PooledPolicyConfig(SeeingConfig):
             )
         return self
 
-    def handed(self, tokens: int) -> int:
+    def outputs(self, tokens: int) -> int:
         """Number of controller inputs for this number of tokens."""
         return tokens * self.patch_readout or self.embed_dim

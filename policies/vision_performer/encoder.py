@@ -20,7 +20,7 @@ from attention.matrix import kernel_estimates
 from attention.tracing import is_exporting
 from policies.common.feature_maps import fit_to_directions, map_options
 from policies.common.limits import reserve
-from policies.common.plugins import own_map
+from policies.common.plugins import custom_map
 from policies.common.settings import EXACT
 from policies.vision_performer.config import PooledPolicyConfig, VisionPolicyConfig
 
@@ -109,7 +109,7 @@ def _attention(
     made = RandomFeatureAttention(
         config.embed_dim,
         config.heads,
-        config.feature_map if config.feature_map == EXACT else own_map(config.feature_map),
+        config.feature_map if config.feature_map == EXACT else custom_map(config.feature_map),
         config.num_features,
         batch_first=True,
         qk_length=config.qk_length,

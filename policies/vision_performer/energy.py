@@ -125,7 +125,21 @@ class AutoregressiveEnergy(nn.Module):
             return info_nce(self.energies(part, actions, candidates))
 
 
-class JointEnergy(nn.Module):
+class _Layers(nn.Module):
+    """Linear layers with ReLU between them, as plain tensors."""
+
+    def _add_layers(
+        self, widths: tuple[int, ...], variance: float, generator: torch.Generator
+    ) -> None:
+        """Initial weights have this variance times one over their inputs; biases are 0."""
+        self.weights = nn.ParameterList(
+            _normal((inputs, outputs), inputs / variance, generator)
+            for inputs, outputs in pairwise(widths)
+        )
+        self.biases = nn.ParameterList(torch.zeros(outputs) for outputs in widths[1:])
+
+
+class JointEnergy(_Layers):
     """One energy of the whole action, E(context, a).
 
     Args:
@@ -155,12 +169,7 @@ class JointEnergy(nn.Module):
         self.context = nn.Parameter(_normal((context, hidden[0]), context, generator))
         self.bias = nn.Parameter(torch.zeros(hidden[0]))
         self.candidate = nn.Parameter(_normal((size, hidden[0]), size, generator))
-        widths = (*hidden, 1)
-        self.weights = nn.ParameterList(
-            _normal((inputs, outputs), inputs / 2, generator)
-            for inputs, outputs in pairwise(widths)
-        )
-        self.biases = nn.ParameterList(torch.zeros(outputs) for outputs in widths[1:])
+        self._add_layers((*hidden, 1), 2, generator)
 
     def context_part(self, context: Tensor) -> Tensor:
         """The context's part of the first layer: (batch, c) -> (batch, 1, first)."""
@@ -194,7 +203,7 @@ class JointEnergy(nn.Module):
                 return info_nce(energies) + excess.square().mean()
 
 
-class Regression(nn.Module):
+class Regression(_Layers):
     """The explicit baseline: squared errors of the normalised action (Florence et al. 2021,
     section 4)."""
 
@@ -202,11 +211,7 @@ class Regression(nn.Module):
         self, context: int, size: int, hidden: tuple[int, ...], generator: torch.Generator
     ) -> None:
         super().__init__()
-        widths = (context, *hidden, size)
-        self.weights = nn.ParameterList(
-            _normal((inputs, outputs), inputs, generator) for inputs, outputs in pairwise(widths)
-        )
-        self.biases = nn.ParameterList(torch.zeros(outputs) for outputs in widths[1:])
+        self._add_layers((context, *hidden, size), 1, generator)
 
     def forward(self, context: Tensor) -> Tensor:
         """(batch, c) -> actions (batch, n)."""

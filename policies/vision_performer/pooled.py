@@ -78,7 +78,7 @@ class PooledVisionPerformer(SeeingPolicy):
         generator = torch.Generator().manual_seed(config.init_seed)
         self.encoder: PooledEncoder | None = None
         if self.tokens is not None:
-            vector = self.sight.observations.vector_size
+            vector = self.inputs.observations.vector_size
             self.encoder = PooledEncoder(self.tokens.num_features, vector, config, generator)
         self.controller = self.dense(generator)
 
@@ -94,7 +94,7 @@ class PooledVisionPerformer(SeeingPolicy):
         """The encoder's input."""
         with component("tokens"):
             values = tokens(self._pictures(observations))
-            vector = self.normaliser(self.sight.observations.vector(observations))
+            vector = self.normaliser(self.inputs.observations.vector(observations))
             return tokens.with_places(values), vector
 
     @torch.no_grad()
@@ -119,13 +119,13 @@ class PooledVisionPerformer(SeeingPolicy):
         if (
             self.tokens is None
             or self.encoder is None
-            or self.sight.cut[0][0] * len(self.sight.cut) != 1
+            or self.inputs.cut[0][0] * len(self.inputs.cut) != 1
         ):
             raise ValueError("attention_map is of one image, and there are none or several")
         tokens = self.tokens
         inputs = self._encoded(tokens, self._one(observation))
         shares = self.encoder.received(tokens.count, *inputs)
         (spread,) = tokens.pictures(shares.unsqueeze(-1))
-        (images,) = self.sight.images
+        (images,) = self.inputs.images
         found: NDArray[np.float32] = images.spread(spread[0, :, 0])[0].float().cpu().numpy()
         return found

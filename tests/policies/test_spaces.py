@@ -110,7 +110,7 @@ def check(observations, actions, settings):
     for one in seen:
         assert actions.contains(policy.act(one))
         masks = policy.attention_masks(one)
-        shown = {p.key: p for p in policy.sight.observations.pictures}
+        shown = {p.key: p for p in policy.inputs.observations.pictures}
         assert masks.keys() == shown.keys()
         assert all(
             mask.shape[-2:] == (shown[k].height, shown[k].width) for k, mask in masks.items()

@@ -73,7 +73,7 @@ def test_the_view_is_what_the_published_cameras_see(name):
     )
     assert mask.shape == (len(POSES[name]), 24, 32)  # of the cameras' own pixels
     assert 0.1 < mask.mean() < 0.75
-    view = policy.sight.votes.view
+    view = policy.inputs.votes.view
     same, stone = [], []
     for seed in range(6):
         theirs = torch.from_numpy(scene(POSES[name], seed))[None, :, None]
@@ -117,10 +117,10 @@ def test_the_published_cameras_at_any_resolution_are_read_as_they_are(factor, sh
     rays = np.stack([published_rays(*shape)] * 2)
     known = Geometry({"depth": rays}, {"depth": np.array(PUBLISHED_POSITIONS_M)})
     policy = build({"controller": "vote"}, observations(2, *shape), ACTIONS, geometry=known)
-    assert policy.sight.votes.view.is_theirs
+    assert policy.inputs.votes.view.is_theirs
     assert policy.tokens.count == 96 * factor**2
     depth = torch.rand(1, 2, *shape)
-    assert torch.equal(policy.sight.votes.view([depth.unsqueeze(2)])[:, :, 0], depth)
+    assert torch.equal(policy.inputs.votes.view([depth.unsqueeze(2)])[:, :, 0], depth)
 
 
 def test_finer_pictures_of_turned_cameras_make_a_finer_view():
@@ -131,7 +131,7 @@ def test_finer_pictures_of_turned_cameras_make_a_finer_view():
     rays = np.stack([published_rays(48, 64) @ turn.T] * 2)
     known = Geometry({"depth": rays}, {"depth": np.array([FRONT, BELLY])})
     policy = build({"controller": "vote"}, observations(2, 48, 64), ACTIONS, geometry=known)
-    assert policy.sight.votes.shape == (2, 48, 64)
+    assert policy.inputs.votes.shape == (2, 48, 64)
 
 
 def test_cameras_of_their_own_keys_are_the_same_cameras():
@@ -179,7 +179,7 @@ REFUSED = [
 def test_cameras_that_do_not_see_the_ground_are_refused(cameras, sentence):
     with pytest.raises(ValueError, match=f"controller vote needs {sentence}.*; mlp takes any"):
         policy_with(*cameras)
-    assert policy_with(*cameras, controller="auto").sight.votes is None
+    assert policy_with(*cameras, controller="auto").inputs.votes is None
 
 
 def test_cameras_that_are_no_pinholes_are_refused():
