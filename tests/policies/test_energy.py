@@ -152,8 +152,8 @@ def test_autoregressive_energies_are_precise_within_a_minute():
 
 
 def test_a_joint_energy_finds_one_of_two_values_by_langevin():
-    head = JointEnergy(CONTEXT, 4, (64, 64), 64, 0.005, 0, generator())
-    train(head, 300, 3e-3)
+    head = JointEnergy(CONTEXT, 4, (64, 64), 32, 0.005, 0, generator())
+    train(head, 250, 4e-3)
     context, _ = demonstrations(100, generator(2))
     with torch.no_grad():
         part = head.context_part(context)

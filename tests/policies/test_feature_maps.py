@@ -101,7 +101,7 @@ def fit(policy):
 def test_fitted_clusters_estimate_the_kernel_better_than_positive_features(clusters, share):
     """At equal m, on the policy's own queries and keys; before the fit the two are alike."""
     errors = {"positive": [], "bare": [], "fitted": []}
-    for seed in range(10):
+    for seed in range(5):
         settings = {"num_features": 8, "feature_seed": seed, "drawn": False}
         policies = {
             "positive": cases.make(feature_map="positive", **settings),

@@ -86,7 +86,7 @@ def test_the_view_is_what_the_published_cameras_see(name):
     assert torch.stack(same)[torch.stack(stone)].float().mean() > 0.85
 
 
-@pytest.mark.parametrize(("name", "selection"), zip(POSES, cycle(("all", "learned"))))
+@pytest.mark.parametrize(("name", "selection"), list(zip(POSES, cycle(("all", "learned")))))
 def test_a_policy_acts_on_other_cameras_much_as_on_the_published(name, selection):
     """A template that likes stones to gaps; chance would differ by about 0.7."""
     policy, before = (
