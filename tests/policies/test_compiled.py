@@ -299,16 +299,6 @@ def test_memories_of_paths_that_turn(turning, arm):
     check(build(turning, **arm), stony(walked(turning)))
 
 
-def test_nothing_is_carried_over_a_reset(stones, walk):
-    """As after decisions that were traced."""
-    policy, seen = build(stones), walk[0][:5]
-    first = acted(policy, seen)[0]
-    for _ in range(2):
-        np.testing.assert_array_equal(acted(policy, seen)[0], first)
-    policy.reset()
-    assert policy.carried == 0
-
-
 def test_growing_memories_are_traced_once(stones, walk):
     policy = build(stones, memory="exact", exact_s=None)
     seen = walk[0][:5]

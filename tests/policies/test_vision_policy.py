@@ -186,18 +186,6 @@ def test_initial_parameters_come_from_their_seed_alone():
     assert not torch.equal(first["encoder.patches.weight"], other["encoder.patches.weight"])
 
 
-@pytest.mark.parametrize("feature_map", ["angular_hybrid", "positive", "softmax"])
-def test_the_attention_map_covers_the_image(feature_map):
-    policy = make(feature_map=feature_map, qk_length=None)
-    shown = policy.attention_map(observation())
-    assert shown.shape == (HEIGHT, WIDTH)
-    assert shown.dtype == np.float32
-    patches = shown.reshape(4, 6, 6, 6)
-    assert (patches == patches[:, :1, :, :1]).all()
-    assert patches[:, 0, :, 0].sum() == pytest.approx(1)
-    assert patches[:, 0, :, 0].std() > 0
-
-
 def test_the_attention_map_follows_what_keys_say():
     """A patch unlike all others, where the keys read its colour and queries want it."""
     policy = make(feature_map="softmax", qk_length=None, depth=1, heads=1)
@@ -214,6 +202,9 @@ def test_the_attention_map_follows_what_keys_say():
         block.attention.in_proj_bias[0] = 1  # every query
         block.attention.in_proj_weight[16, 0] = 3  # keys grow with what the patch shows
     shown = policy.attention_map(seen)
+    assert shown.shape == (HEIGHT, WIDTH)
+    assert shown.dtype == np.float32
+    assert shown[::6, ::6].sum() == pytest.approx(1)
     assert set(zip(*np.nonzero(shown == shown.max()), strict=True)) == {
         (row, column) for row in range(6, 12) for column in range(12, 18)
     }

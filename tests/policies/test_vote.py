@@ -128,32 +128,23 @@ def action(votes, speed=0.0):
     return FootholdVotes(votes, torch.tensor([speed])).action()[0]
 
 
-def test_a_clear_winner_is_the_action():
+@pytest.mark.parametrize(
+    ("given", "low", "high"),
+    [
+        ({0: 50.0}, -1.0, -1.0), ({6: 50.0}, -0.5, -0.5), ({24: 50.0}, 1.0, 1.0),  # a clear winner
+        ({12: 50.0, 13: 50.0}, 1 / 24, 1 / 24),  # neighbours refine it
+        ({3: 5.0, 20: 4.9}, -1.0, -0.6),  # two answers are not averaged
+    ],
+)  # fmt: skip
+def test_the_winner_and_its_neighbours_are_the_action(given, low, high):
     votes = torch.zeros(1, 4, OFFSETS)
-    for leg, winner in enumerate((0, 6, 12, 24)):
-        votes[0, leg, winner] = 50.0
-    torch.testing.assert_close(
-        action(votes, 0.3), torch.tensor([-1, -0.5, 0, 1, 0, 0, 0, 0, 0.3]), atol=1e-6, rtol=0
-    )
-
-
-def test_neighbours_refine_the_winner():
-    votes = torch.full((1, 4, OFFSETS), -50.0)
-    votes[..., 12] = 1.0
-    votes[..., 13] = 1.0
-    torch.testing.assert_close(action(votes)[:4], torch.full((4,), 1 / 24))
-
-
-def test_two_answers_are_not_averaged():
-    votes = torch.zeros(1, 4, OFFSETS)
-    votes[..., 3], votes[..., 20] = 5.0, 4.9
-    assert (action(votes)[:4] < -0.6).all()
-
-
-def test_speed_is_bounded():
-    votes = torch.zeros(1, 4, OFFSETS)
-    assert action(votes, 7.0)[8] == 1
-    assert action(votes, -7.0)[8] == -1
+    for place, value in given.items():
+        votes[..., place] = value
+    for speed, bounded in ((0.3, 0.3), (7.0, 1.0), (-7.0, -1.0)):
+        found = action(votes, speed)
+        assert ((low - 1e-5 <= found[:4]) & (found[:4] <= high + 1e-5)).all()
+        assert not found[4:8].any()
+        assert found[8] == pytest.approx(bounded)
 
 
 def test_numbers_that_are_none_show():

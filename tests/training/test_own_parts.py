@@ -12,7 +12,7 @@ import yaml
 from gymnasium import spaces
 
 import policies
-from policies.common import names
+from policies.common import settings
 from training import bc, es, evaluate, flops, rollout
 from training.io import checkpoint
 
@@ -27,7 +27,7 @@ SMALL = {
 @pytest.fixture
 def forgotten(monkeypatch):
     """The names that were typed are forgotten, and their module is not imported."""
-    monkeypatch.setattr(names, "ADMITTED", {})
+    monkeypatch.setattr(settings, "ADMITTED", {})
     monkeypatch.setattr("policies.common.plugins.ADMITTED", {})
     monkeypatch.delitem(sys.modules, OWN, raising=False)
 
@@ -135,7 +135,7 @@ def test_a_file_imports_nothing(key, name, job, tmp_path, capsys, forgotten):
     run, named = tmp_path / "run", f"{OWN}:{name}"
     assert es.main(["--config", job(policy={key: named}), "--out", str(run)]) == 0
     del sys.modules[OWN]
-    names.ADMITTED.clear()
+    settings.ADMITTED.clear()
     policies.common.plugins.ADMITTED.clear()
     capsys.readouterr()
     for command, words in (
