@@ -13,7 +13,7 @@ from tests.policies.walks import build, walked
 ARMS = {
     name: walks.ARMS[name]
     for name in ("linear", "delta", "trig", "exact", "fitted grid", "none", "gru", "learned keys")
-} | {"repaired": {"repair": "holes"}}
+} | {"exact": {"memory": "exact", "exact_s": 1.0}, "repaired": {"repair": "holes"}}
 PLANE = {
     "linear": {"num_features": 200, "width_m": 0.05},
     "grid": {"memory": "grid", "cell_m": 0.02},
