@@ -43,8 +43,7 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
 
 def like_files(given: Path, *folders: Path) -> str:
     """The same for a missing YAML file: suggests files with similar names beside it or in these
-    folders.
-    """
+    folders."""
     files = {
         file.stem: file
         for folder in (*reversed(folders), given.parent)

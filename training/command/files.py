@@ -148,8 +148,7 @@ def _open_regular(path: str | Path) -> int:
 @contextmanager
 def lock(directory: Path) -> Iterator[None]:
     """Lock a directory for writing; raises UserError if another process holds the lock, which the
-    system releases when that process ends. A `.lock` that links to another file is refused.
-    """
+    system releases when that process ends. A `.lock` that links to another file is refused."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(directory / ".lock", flags, 0o666)

@@ -22,8 +22,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 def check_own_packages() -> None:
     """Exit with status 2 and an error message if a foreign package hides one of ours; raise
-    ImportError in a program that imports Foveate. A console script finds Foveate's packages.
-    """
+    ImportError in a program that imports Foveate. A console script finds Foveate's packages."""
     if _hidden() is not None and command_name() is not None and sys.argv[:1] != ["-m"]:
         sys.path.insert(0, str(_ROOT))
     problem = _hidden()

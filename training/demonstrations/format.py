@@ -90,8 +90,7 @@ class ArraySpec:
 
 def observation_spec(space: gymnasium.Space[Any]) -> dict[str, ArraySpec]:
     """Arrays that an observation consists of, by key; raises UserError for other than (a Dict of)
-    Box.
-    """
+    Box."""
     parts = space.spaces if isinstance(space, spaces.Dict) else {BOX_KEY: space}
     for key, part in parts.items():
         if not isinstance(part, spaces.Box) or "/" in key:

@@ -182,8 +182,7 @@ def master_of(path: Path) -> Path:
 
 def read_master(path: Path) -> tuple[Recording, list[int], dict[str, list[str]]]:
     """The contents of the file that lists demonstrations: their common metadata, their numbers, and
-    the names in each mask, `train` and `valid`. UserError as in `DemoReader`.
-    """
+    the names in each mask, `train` and `valid`. UserError as in `DemoReader`."""
     with _open(path) as file:
         numbers = _listed(file)
         groups = {name: _group(file, f"mask/{name}") for name in ("train", "valid")}
@@ -197,8 +196,7 @@ def _recording(file: h5py.File) -> Recording:
 
 def read_demo(directory: Path, number: int, wanted: Recording | None = None) -> Demo:
     """One episode: numbers are read and checked, frames are only located. Raises UserError as
-    `DemoReader`, and for another recording than `wanted`.
-    """
+    `DemoReader`, and for another recording than `wanted`."""
     path = directory / episode_path(number)
     with _open(path) as file:
         recording = _recording(file)
@@ -316,8 +314,7 @@ class DemoReader:
 
     def frame(self, demo: int, step: int, key: str | None = None) -> NDArray[Any]:
         """The read-only frame of a step of `demos[demo]`; `key` is optional where there is only
-        one. Raises UserError if it is damaged or missing.
-        """
+        one. Raises UserError if it is damaged or missing."""
         frames = self.demos[demo].frames
         if key is None and len(frames) == 1:
             (key,) = frames

@@ -69,8 +69,7 @@ class Task:
 
 class _EndWhenDone(gymnasium.Wrapper):
     """Ends an episode a number of steps after `info["success"]` first holds, or the environment's
-    `expert_done`, if it has one; with -1 steps only the environment ends it.
-    """
+    `expert_done`, if it has one; with -1 steps only the environment ends it."""
 
     def __init__(self, env: gymnasium.Env, steps: int) -> None:
         super().__init__(env)

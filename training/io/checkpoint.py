@@ -117,8 +117,7 @@ def _finished(data: bytes) -> bytes:
 
 def load(path: str | Path) -> Checkpoint:
     """Read a checkpoint; raises UserError if it is missing, truncated, damaged, foreign or of
-    another version. In a run directory the error names the run's newest intact checkpoint.
-    """
+    another version. In a run directory the error names the run's newest intact checkpoint."""
     path = Path(path)
     try:
         return read(path)
@@ -200,8 +199,7 @@ def newest_whole(run: Path) -> Path | None:
 
 def set_aside_after(start: Path) -> int:
     """Rename the checkpoints of a run that are later than `start`, which it resumes from: they are
-    kept as *.aside until their iterations are repeated. Returns their number.
-    """
+    kept as *.aside until their iterations are repeated. Returns their number."""
     every = in_run(start.parent.parent)
     later = [path for path in every if iteration_of(path) > iteration_of(start)]
     for path in reversed(later):  # if killed here, the run ends at an earlier iteration

@@ -46,8 +46,7 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def parse_known_args(self, *given: Any, **more: Any) -> Any:
         """As in argparse, but an empty file or directory name, such as from an unset shell
-        variable, is a UserError instead of the default. A former option prints its new name.
-        """
+        variable, is a UserError instead of the default. A former option prints its new name."""
         words = given[0] if given and given[0] is not None else sys.argv[1:]
         found, rest = super().parse_known_args(*given, **more)
         for action in self._actions:

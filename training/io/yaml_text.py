@@ -197,8 +197,7 @@ def _written(node: Any) -> str:
 
 def _scalar(kind: str, text: str) -> Any:
     """The value of a scalar of a kind: "str", "merge" or one of _PLAIN. Raises ValueError with the
-    sentence for one that is ambiguous, not of the kind, or too large.
-    """
+    sentence for one that is ambiguous, not of the kind, or too large."""
     if kind in ("str", "merge"):
         if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
             raise ValueError(f"{text[:40]!r} holds a NUL or half a character, which is no text")
