@@ -4,6 +4,7 @@ load("banknote")                      # the cache, or a download to it
 load("banknote", "some/folder")       # some/folder/banknote/NAME or some/folder/NAME
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.data.files import RemoteFile, find, read_unpacked
+from training.io import config as configuration
 from training.io.config import UserError
 
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
@@ -25,54 +27,22 @@ class Source(RemoteFile):
     """None: any white space."""
     label: int = -1
     """Column of the label."""
-    categorical: tuple[int, ...] = ()
+    categorical: Sequence[int] = ()
     """Columns that are one-hot encoded; counted without the label's, as the next."""
-    dropped: tuple[int, ...] = ()
+    dropped: Sequence[int] = ()
     """Columns that are left out."""
     regression: bool = False
     """The label is a number, not a class."""
 
 
-SOURCES = {
-    "abalone": Source(
-        f"{UCI}/abalone/abalone.data",
-        "de37cdcdcaaa50c309d514f248f7c2302a5f1f88c168905eba23fe2fbc78449f",
-        categorical=(0,),
-    ),
-    "banknote": Source(
-        f"{UCI}/00267/data_banknote_authentication.txt",
-        "d0539aaed2139ba7a587b3e34fb345ce503ff7d5d33dbf9912d8e195ce425cb9",
-    ),
-    "boston": Source(
-        f"{UCI}/housing/housing.data",
-        "baadf72995725d76efe787b664e1f083388c79ba21ef9a7990d87f774184735a",
-        separator=None,
-        regression=True,
-    ),
-    "car": Source(
-        f"{UCI}/car/car.data",
-        "b703a9ac69f11e64ce8c223c0a40de4d2e9d769f7fb20be5f8f2e8a619893d83",
-        categorical=(0, 1, 2, 3, 4, 5),
-    ),
-    "chess": Source(
-        f"{UCI}/chess/king-rook-vs-king/krkopt.data",
-        "497b61d20d3d9e2ce310f9f4d2ca92dbdb0691d9e449d983ec6f7baf387dc7a9",
-        categorical=(0, 1, 2, 3, 4, 5),
-    ),
-    "cmc": Source(
-        f"{UCI}/cmc/cmc.data",
-        "ad2a49da55df24b061a994ecc4d90c856aba35acd05138851aa251c4f06303c9",
-    ),
-    "nursery": Source(f"{UCI}/nursery/nursery.data", categorical=(0, 1, 2, 3, 4, 5, 6, 7)),
-    "wifi": Source(f"{UCI}/00422/wifi_localization.txt", separator=None),
-    "wine": Source(
-        f"{UCI}/wine/wine.data",
-        "6be6b1203f3d51df0b553a70e57b8a723cd405683958204f96d23d7cd6aea659",
-        label=0,
-    ),
-    "yeast": Source(f"{UCI}/yeast/yeast.data", separator=None, dropped=(0,)),
-}
-"""Boston is here for the papers' sake: UCI and scikit-learn withdrew it over its column B."""
+def _sources() -> dict[str, Source]:
+    """The table in uci.yaml."""
+    known = configuration.read_yaml(Path(__file__).with_suffix(".yaml"))
+    return {name: Source(f"{UCI}/{one.pop('url')}", **one) for name, one in known.items()}
+
+
+SOURCES = _sources()
+"""By name."""
 
 
 @dataclass(frozen=True)
