@@ -39,6 +39,8 @@ def train(
     def timed(pool: Any, tasks: Any) -> Any:
         began = time.perf_counter()
         outcomes = original(pool, tasks)
+        if not tasks:
+            return outcomes
         episodes_s.append(time.perf_counter() - began)
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         resident_mib.append(pages * os.sysconf("SC_PAGE_SIZE") / 2**20)

@@ -14,6 +14,7 @@ from benchmarks import (
     before_after,
     camera_sizes,
     cloning_time,
+    es_scaling,
     memory_over_time,
     outer_products,
     sweep_time,
@@ -158,6 +159,17 @@ def test_cloning_time_leaves_the_size_of_parts_alone(capsys):
     assert [row[:22].strip() for row in table[1:]] == list(cloning_time.VARIANTS)
     assert all(float(cell) > 0 for row in table[1:] for cell in row[22:].split())
     assert usual == dagger.PART
+
+
+@pytest.mark.slow
+def test_es_scaling(tmp_path):
+    file, few = tmp_path / "scaling.json", ["episode_s=0.3", "popsize=4", "terrains=1"]
+    words = ["--iterations", "3", "--repeats", "1", "--json", str(file), "--set", *few]
+    assert es_scaling.main(words) == 0
+    found = json.loads(file.read_text())
+    assert 0 < found["overhead_share_median"] < 1
+    assert found["two_workers_speedup_median"] > 0
+    assert len(found["resident_mib"][0]) == 3
 
 
 def test_memory_over_time(tmp_path, capsys, monkeypatch):
