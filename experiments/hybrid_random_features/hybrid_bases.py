@@ -55,17 +55,11 @@ class Map(NamedTuple):
     """Rows of random vectors a feature count m: 2 where bases have their own."""
 
 
-def _hybrid(
-    first: str, projection: str | tuple[str, str] = "orthogonal", *, shared: bool = False
-) -> dict[str, Any]:
+def _hybrid(first: str, projection: Any = "orthogonal", shared: bool = False) -> dict[str, Any]:
     return {
-        "name": "angular_hybrid",
-        "base": (first, "trig"),
-        "shared_projections": shared,
-        "num_lambda_features": N,
-        "projection": projection,
-        "lambda_projection": "orthogonal",
-    }
+        "name": "angular_hybrid", "base": (first, "trig"), "shared_projections": shared,
+        "num_lambda_features": N, "projection": projection, "lambda_projection": "orthogonal",
+    }  # fmt: skip
 
 
 def _single(name: str, projection: str = "orthogonal") -> dict[str, Any]:

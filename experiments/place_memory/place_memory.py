@@ -33,6 +33,10 @@ from training.analysis.op_counter import OpCounter
 PERIOD_M, STEP_M, KEPT = 2.0, 0.025, 0.95
 STEPS, FIRST, EVERY = 160, 40, 10
 SEEN, SEEN_M, ASKED_M = 48, (0.19, 0.77), (-0.34, 0.50)
+ASKS = {t: i for i, t in enumerate(range(FIRST, STEPS, EVERY))}
+"""Step -> number of the ask."""
+CELLS = round(PERIOD_M / 0.01)
+"""Cells of the grid."""
 KAPPAS = (4.0, 15.0, 30.0, 60.0, 112.0, 224.0, 448.0, 896.0, 1792.0)
 RATES = (0.05, 0.2)
 SHOWN_KAPPA = 60.0
@@ -125,12 +129,6 @@ def on_circle(places: Tensor, kappa: float) -> Tensor:
 def keys_of(memory: attention.LinearMemory, places: Tensor, kappa: float) -> Tensor:
     """Map places (...) to the memory's keys (..., d)."""
     return places.unsqueeze(-1) if memory.dim == 1 else on_circle(places, kappa)
-
-
-ASKS = {t: i for i, t in enumerate(range(FIRST, STEPS, EVERY))}
-"""Step -> number of the ask."""
-CELLS = round(PERIOD_M / 0.01)
-"""Cells of the grid."""
 
 
 def by_memory(memory: attention.LinearMemory, paths: Paths, kappa: float) -> Tensor:
@@ -313,19 +311,20 @@ def measure(arguments: Arguments) -> dict[str, Any]:
 
 def show(results: dict[str, Any]) -> Lines:
     """Errors and costs by memory, then lengths of features."""
-    heads = ("F", "state", "kFLOP", "kappa", "rate", "error", "to exact", "wrong", "kernel")
     rows = []
     for row in results["memories"]:
-        cells = [row["F"] or "-", row["state"], f"{row['flops'] / 1e3:.1f}"]
-        cells += [f"{row[k]:g}" if row[k] else "-" for k in ("kappa", "rate")]
-        cells += [f"{row['error']:.3f}", f"{row['to_exact']:.3f}", f"{100 * row['wrong']:.1f} %"]
-        cells += ["-" if row["kernel_error"] is None else f"{row['kernel_error']:.2g}"]
-        rows.append((row["map"], *cells))
-    yield from figure.lines(("memory", *heads), rows, 32, 10)
+        cells = {key: f"{row[key]:g}" if row[key] else "-" for key in ("F", "kappa", "rate")}
+        cells["kernel"] = "-" if row["kernel_error"] is None else f"{row['kernel_error']:.2g}"
+        cells["wrong"] = f"{100 * row['wrong']:.1f} %"
+        rows.append({**row, **cells, "kflops": row["flops"] / 1e3})
+    columns = {"memory": "{map}", "F": "{F}", "state": "{state}", "kFLOP": "{kflops:.1f}",
+               "kappa": "{kappa}", "rate": "{rate}", "error": "{error:.3f}",
+               "to exact": "{to_exact:.3f}", "wrong": "{wrong}", "kernel": "{kernel}"}  # fmt: skip
+    yield from figure.table(rows, columns, 32, 10)
     yield "\nF: kappa, bandwidth, left out: circle, torus, product of two circles"
     for size in results["sizes"]:
-        lengths = f"{size['circle']:>8}{size['torus']:>8}{size['product']:>8}"
-        yield f"{size['kappa']:>8g}{size['bandwidth_cm']:>8.1f}{size['tail']:>8.0%}{lengths}"
+        form = "{kappa:>8g}{bandwidth_cm:>8.1f}{tail:>8.0%}{circle:>8}{torus:>8}{product:>8}"
+        yield form.format(**size)
 
 
 main = figure.command(measure, show, draw, plotted=("answers", "truth"))
