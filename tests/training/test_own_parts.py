@@ -32,7 +32,7 @@ def forgotten(monkeypatch):
     monkeypatch.delitem(sys.modules, OWN, raising=False)
 
 
-@pytest.mark.parametrize("name", ["Bare", "Normalised", "make_bare"])
+@pytest.mark.parametrize("name", ["Normalised", "make_bare"])
 def test_a_policy_of_one_s_own_is_trained_resumed_and_played(name, job, tmp_path, capsys):
     run, named = tmp_path / "run", f"{OWN}:{name}"
     words = ["--set", f"policy.name={named}", *(["policy.gain=0.5"] if name != "make_bare" else [])]

@@ -141,12 +141,6 @@ def test_plots_name_what_the_description_says(described, monkeypatch):
     assert titles == ["reward per episode, search centre", "distance (rad)", "success of the search centre"]  # fmt: skip  # noqa: E501
 
 
-def test_runs_resume(described, bare, capsys):
-    for run in (described, bare):
-        ran(es, "--resume", run, "--set", "iterations=3")
-        assert len(table(run / "metrics.csv")) == 3
-
-
 def test_the_expert_is_cloned_and_recorded(tmp_path, capsys):
     settings = ["iterations=1", "expert_episodes=2", "episodes=2", "updates=3", "workers=1"]
     out = tmp_path / "clone"
