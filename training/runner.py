@@ -43,8 +43,6 @@ from training.io.trackers import Tracking
 C = TypeVar("C", bound=JobConfig)
 K = TypeVar("K")
 R = TypeVar("R")
-Collect = Callable[[Sequence[Any]], list[Any]]
-"""Runs tasks and returns their outcomes in the same order."""
 
 
 @dataclass(config=ConfigDict(extra="forbid"))
@@ -126,7 +124,7 @@ class Algorithm(Generic[C]):
     def setup(self, run: Path) -> None:
         """Called once, in every process of a group, when training in `run` starts."""
 
-    def first(self, collect: Collect) -> None:
+    def first(self) -> None:
         """Collect what a new run needs before its first checkpoint."""
 
     def learn(self) -> None:
@@ -195,12 +193,9 @@ class Algorithm(Generic[C]):
         """How many workers collect episodes."""
         return self.config.workers
 
-    def open_pool(
-        self, make: Callable[[gymnasium.Env | None], Worker[K, R]], workers: int | None = None
-    ) -> Pool[K, R]:
+    def open_pool(self, make: Callable[[gymnasium.Env | None], Worker[K, R]]) -> Pool[K, R]:
         """A pool that runs the run's episodes, to be closed; see `make_worker`."""
-        workers = self.workers if workers is None else workers
-        address = getattr(self.config, "ray_address", None)
+        workers, address = self.workers, getattr(self.config, "ray_address", None)
         if workers == 1 and address is None:
             self._env_passed_on = True  # the worker closes it
             return InProcessPool(partial(make, self.env))
@@ -218,14 +213,18 @@ class Algorithm(Generic[C]):
         )
 
     def collect(self, tasks: Sequence[Any]) -> list[Any]:
-        """The outcomes of tasks, which run on the run's workers with one thread in each process."""
+        """The outcomes of tasks, which run on the run's workers with one thread in each process.
+
+        UserError where an episode gives numbers that are not finite, or workers keep dying.
+        """
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
-            with explained():
-                if self._pool is None:
-                    self._pool = self.open_pool(self.make_worker())
-                return self._pool.run(tasks)
+            if self._pool is None:
+                self._pool = self.open_pool(self.make_worker())
+            return self._pool.run(tasks)
+        except (FloatingPointError, WorkerDiedError) as error:
+            raise UserError(f"training stopped: {error}; the last checkpoint is intact") from None
         finally:
             torch.set_num_threads(threads)
 
@@ -249,15 +248,6 @@ class Algorithm(Generic[C]):
         self._close_env()
 
 
-@contextmanager
-def explained() -> Iterator[None]:
-    """Turn what stops an episode into a UserError: numbers that are not finite, dying workers."""
-    try:
-        yield
-    except (FloatingPointError, WorkerDiedError) as error:
-        raise UserError(f"training stopped: {error}; the last checkpoint is intact") from None
-
-
 def run_loop(algorithm: Algorithm[Any], run: Path) -> None:
     """Run all iterations that are left, in a run directory that exists."""
     config, progress, group = algorithm.config, algorithm.progress, current_group()
@@ -279,7 +269,7 @@ def run_loop(algorithm: Algorithm[Any], run: Path) -> None:
         announce(algorithm.policy, config.fit_after, progress.fitted, updates)
     began = time.perf_counter()
     if algorithm.start is None:
-        algorithm.first(algorithm.collect)
+        algorithm.first()
         algorithm.save(run)
     if algorithm.opens_pool:
         algorithm.collect([])

@@ -40,7 +40,7 @@ from training.io import checkpoint
 from training.io.checkpoint import Checkpoint
 from training.io.config import UserError
 from training.io.state_files import Count, State
-from training.runner import Algorithm, Collect, Progress, Saved
+from training.runner import Algorithm, Progress, Saved
 
 DATA = "data"
 _ROLLOUTS, _BATCHES = 0, 1
@@ -118,9 +118,9 @@ class DAgger(Algorithm[BCConfig]):
         self._run = run
         self._data = [] if self.start is None else self._collected()
 
-    def first(self, collect: Collect) -> None:
+    def first(self) -> None:
         """The demonstrations of the expert with noise."""
-        self._keep(collect(self.tasks([])))
+        self._keep(self.collect(self.tasks([])))
         self._data = self._collected()
 
     def _keep(self, rollouts: Sequence[LabelledRollout]) -> Demonstrations:
