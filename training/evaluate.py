@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from envs import Outcome
-from training.analysis.agents import Agent, add_arguments, agents_of, positive
+from training.analysis.agents import Agent, add_arguments, agents_of
 from training.analysis.evaluator import PARETO, RESULTS, claim, evaluate, is_free, write_entries
 from training.collect.outcomes import outcomes_of
 from training.command.files import reason
@@ -114,9 +114,7 @@ def _parser() -> ArgumentParser:
         metavar="RUN_OR_CHECKPOINT",
         help="run directory (its latest checkpoint), checkpoint file, or a shipped policy's name",
     )
-    add_arguments(parser, episodes=100)
-    parser.add_argument("--workers", type=positive, default=1, help="processes (default 1)")
-    parser.add_argument("--device", default="cpu", help="PyTorch device of the policies")
+    add_arguments(parser, episodes=100, workers=True)
     parser.add_argument(
         "--out", metavar="DIR",
         help=f"write {RESULTS} and {PARETO} here (default: {FOLDER}, {FOLDER}-2, ... in the first "

@@ -48,7 +48,7 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--task", metavar="WORDS", help=task)
     rate = "steps a second, where the environment does not say how many"
     parser.add_argument("--fps", type=number(float, 1e-6, 1e6), help=rate)
-    add_arguments(parser, episodes=100)
+    add_arguments(parser, episodes=100, device=False)
     return parser
 
 

@@ -49,7 +49,6 @@ def _parser() -> ArgumentParser:
         "--still-s", type=float, default=4.0, help="time of a .png frame, seconds (default 4)"
     )
     parser.add_argument("--render", action="store_true", help="live windows, in real time")
-    parser.add_argument("--device", default="cpu", help="PyTorch device of the policy (cpu, cuda)")
     return parser
 
 

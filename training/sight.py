@@ -17,10 +17,10 @@ import argparse
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from training.analysis.agents import Agent, add_arguments, find_agent, positive
+from training.analysis.agents import Agent, add_arguments, find_agent
 from training.analysis.evaluator import origin
 from training.command.errors import command_line
 from training.command.files import made_and_locked, write_atomically, write_json
@@ -46,7 +46,7 @@ def _parser() -> ArgumentParser:
         "MODULE:NAME: a Python function of an observation, or a class or object with act(), which "
         "needs --env",
     )
-    add_arguments(parser, episodes=EPISODES)
+    add_arguments(parser, episodes=EPISODES, workers=True)
     parser.add_argument(
         "--images", nargs="+", action="extend", default=[], metavar="KEY",
         help="images to replace (default: all of the observation)",
@@ -59,8 +59,6 @@ def _parser() -> ArgumentParser:
         "--smallest-loss", type=_share, default=SMALLEST_LOSS, metavar="SHARE",
         help="of what the policy has over the floor: a smaller loss is none (default %(default)s)",
     )  # fmt: skip
-    parser.add_argument("--workers", type=positive, default=1, help="processes (default 1)")
-    parser.add_argument("--device", default="cpu", help="PyTorch device of the policy")
     parser.add_argument("--out", metavar="DIR", help=f"write {RESULTS} and {PAGE} here")
     return parser
 
@@ -76,11 +74,8 @@ def _share(text: str) -> float:
 
 
 @contextmanager
-def _claimed(out: str | None) -> Iterator[Path | None]:
-    """The directory for results, made and locked; UserError where it holds some."""
-    if out is None:
-        yield None
-        return
+def _claimed(out: str) -> Iterator[Path]:
+    """The directory for results, made and locked. Raises UserError if it holds some."""
     with made_and_locked(Path(out)) as directory:
         for name in (RESULTS, PAGE):
             if (directory / name).exists():
@@ -110,7 +105,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     agent = find_agent(arguments)
     config.check_finite(agent.env_settings, f"the environment of {agent.name}")
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)
-    with _claimed(arguments.out) as directory:
+    with nullcontext() if arguments.out is None else _claimed(arguments.out) as directory:
         found = sight_of(
             agent, agent.name, seeds, arguments.images, arguments.interventions,
             arguments.smallest_loss, arguments.workers, progress=sys.stderr.isatty(),

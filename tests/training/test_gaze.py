@@ -111,13 +111,6 @@ def test_the_oracle_walks_alike_where_cameras_lie():
         assert 0.01 < np.mean(changed) < 0.5
 
 
-def test_the_oracle_sees_gaps():
-    views = oracle_views({"episode_s": 2.0}, [3])
-    assert len(views) > 2
-    shares = [gap_edges(view["depth"]).mean() for view in views]
-    assert 0.01 < np.mean(shares) < 0.5
-
-
 def test_a_study_of_stepping_stones_says_where_its_policies_look(tmp_path):
     job = {
         "env_id": envs.STEPPING_STONES, "env": {"episode_s": 0.3}, "iterations": 1, "popsize": 2,

@@ -21,26 +21,21 @@ def seeds(number):
     return range(1000 * number, 1000 * number + 20)
 
 
-NUMBERS = [*range(5), *(pytest.param(number, marks=pytest.mark.slow) for number in range(5, 20))]
+NUMBERS = [0, 1, *(pytest.param(number, marks=pytest.mark.slow) for number in range(2, 20))]
 
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_a_blind_policy_is_flagged_and_a_seeing_one_passes(number):
-    """Both are sure: the blind one's actions do not change, and chance makes the other's losses as
-    large once in 2^20."""
+    """All are sure: the actions of the blind one do not change, nor the rewards of the one that
+    reads images in vain, and chance makes the other's losses as large once in 2^20."""
     blind = sight(look_env.blind, LookEnv, seeds=seeds(number)[:5], **CAMERA)
     assert blind.looks is False
     assert blind.reason == "no action of 5 episodes changed with its images"
-    seeing = sight(look_env.seeing, LookEnv, seeds=seeds(number), **CAMERA)
-    assert seeing.looks is True
-
-
-@pytest.mark.parametrize("number", NUMBERS)
-def test_a_policy_that_reads_images_in_vain_does_not_look(number):
-    report = sight(look_env.pretending, LookEnv, seeds=seeds(number), **CAMERA)
-    assert report.looks is False
-    assert report.reason.startswith("it acts otherwise in 20 of 20 episodes, but loses at most 15%")
-    assert {loss.lost for loss in report.losses} == {0.0}
+    assert sight(look_env.seeing, LookEnv, seeds=seeds(number), **CAMERA).looks is True
+    vain = sight(look_env.pretending, LookEnv, seeds=seeds(number), **CAMERA)
+    assert vain.looks is False
+    assert vain.reason.startswith("it acts otherwise in 20 of 20 episodes, but loses at most 15%")
+    assert {loss.lost for loss in vain.losses} == {0.0}
 
 
 @pytest.mark.parametrize("numbers", [range(3), pytest.param(range(3, 6), marks=pytest.mark.slow)])

@@ -161,16 +161,6 @@ def test_a_png_is_one_frame(tmp_path, still_s):
     assert reached_m == pytest.approx(0.4 if still_s == "0.2" else 1.0, abs=0.06)
 
 
-def test_an_older_file_stays_when_the_new_one_is_not_finished(tmp_path):
-    path = tmp_path / "film.mp4"
-    path.write_text("older")
-    writer = FrameWriter(path, 20)
-    writer.add(np.zeros((480, 640, 3), np.uint8))
-    writer.close(keep=False)
-    assert path.read_text() == "older"
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_a_full_disk_is_one_sentence_and_leaves_the_older_file(tmp_path):
     """The limit on a file's size stands for the disk; in a process of its own, for it lasts."""
     paths = [tmp_path / f"film{suffix}" for suffix in (".mp4", ".png")]

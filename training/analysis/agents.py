@@ -102,8 +102,10 @@ def scripted_policy(name: str, env: gymnasium.Env, seed: int) -> Policy:
     return scripted.Oracle(env)
 
 
-def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
-    """The arguments that rollout and evaluate share, all but the positional one."""
+def add_arguments(
+    parser: argparse.ArgumentParser, episodes: int, device: bool = True, workers: bool = False
+) -> None:
+    """The arguments that commands which play policies share, all but the positional one."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = environments.describe()
     parser.add_argument(
@@ -156,6 +158,10 @@ def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
         help="episode i uses seed S + i, scene and noise both; training uses none from "
         f"{EVALUATION_SEED} up (default %(default)s)",
     )
+    if workers:
+        parser.add_argument("--workers", type=positive, default=1, help="processes (default 1)")
+    if device:
+        parser.add_argument("--device", default="cpu", help="PyTorch device of the policies")
 
 
 def admitted(name: str) -> str:
