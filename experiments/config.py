@@ -39,7 +39,7 @@ class VariantConfig:
     """One of the compared variants."""
 
     name: str = Field(min_length=1)
-    """What the page calls it; file names follow from it."""
+    """Its name on the page; file names follow from it."""
     set: dict[str, Any] = field(default_factory=dict)
     """Settings of the task that make the variant, keys dotted where nested."""
     start_from: str | None = None
@@ -69,21 +69,21 @@ class ExperimentConfig:
     title: str = Field(min_length=1)
     """Heading of the page."""
     paper: str
-    """Which paper, section, table and figure."""
+    """The paper, section, table and figure."""
     task: str
-    """What is learned: a name of `python -m experiments`."""
+    """Name of the learning task."""
     differs: tuple[str, ...] = ()
-    """What differs from the paper, a sentence each."""
+    """Differences from the paper, a sentence each."""
     set: dict[str, Any] = field(default_factory=dict)
     """Settings of the task for all variants, keys dotted where nested."""
     quick: dict[str, Any] = field(default_factory=dict)
     """Settings that --quick changes beside: a run of seconds, which shows that all works."""
     arms: tuple[VariantConfig, ...] = Field(min_length=1, max_length=1000)
-    """What is compared."""
+    """The compared variants."""
     baseline: str
     """Name of the variant that the others are compared with."""
     orderings: tuple[OrderingConfig, ...] = ()
-    """What the paper claims, which the page compares with."""
+    """The paper's claims, with which the page compares."""
     seeds: tuple[Annotated[int, Field(ge=0, lt=2**32)], ...] = Field(
         default=(0, 1, 2), min_length=1, max_length=1000
     )

@@ -65,7 +65,7 @@ class Result:
 
     @property
     def machine(self) -> str:
-        """What the model was trained on."""
+        """The GPU or processor that the model was trained on."""
         device = self.provenance.get("device", "cpu")
         if device == "cpu":
             device = (self.provenance.get("hardware") or {}).get("cpu") or ""

@@ -42,7 +42,7 @@ class Fitting:
     warmup_steps: int = Field(default=0, ge=0)
     """Steps over which it rises from zero."""
     schedule: Literal["constant", "cosine"] = "cosine"
-    """What it does afterwards; cosine ends at zero."""
+    """The learning rate after the warmup; cosine ends at zero."""
     optimiser: Literal["adamw", "adagrad"] = "adamw"
     """AdamW (Loshchilov and Hutter 2019) or Adagrad (Duchi et al. 2011)."""
     weight_decay: float = Field(default=0.0, ge=0)
@@ -202,21 +202,21 @@ def facts_of(folder: Path) -> Saved | None:
 
 
 def load_model(
-    folder: Path, model: nn.Module, anew: Callable[[str], bool] = lambda name: False
+    folder: Path, model: nn.Module, keep: Callable[[str], bool] = lambda name: False
 ) -> None:
     """Load the trained tensors in a folder into a model.
 
     Args:
         folder: folder of the training.
         model: a model with the same shapes.
-        anew: whether the model keeps its tensor of this name, as for another feature map.
+        keep: whether the model keeps its own tensor of this name, as for another feature map.
 
     Raises UserError if there is none, or another model's.
     """
     path = folder / STATE
     if not path.is_file():
         raise UserError(f"{folder} must hold the model to begin with, and {STATE} is not there")
-    _load(path, model, anew)
+    _load(path, model, keep)
 
 
 def _facts(path: Path) -> tuple[Saved, list[str]]:
@@ -230,14 +230,14 @@ def _facts(path: Path) -> tuple[Saved, list[str]]:
 
 
 def _load(
-    path: Path, model: nn.Module, anew: Callable[[str], bool] = lambda name: False
+    path: Path, model: nn.Module, keep: Callable[[str], bool] = lambda name: False
 ) -> tuple[Saved, dict[str, Tensor]]:
     """Load a state's tensors into a model; returns the whole state."""
     saved, names = _facts(path)
     tensors, own = read_tensors(path, names), model.state_dict()
     given = {k.removeprefix(_MODEL): v for k, v in tensors.items() if k.startswith(_MODEL)}
-    given = {k: v for k, v in given.items() if not anew(k)}
-    given |= {k: v for k, v in own.items() if anew(k)}
+    given = {k: v for k, v in given.items() if not keep(k)}
+    given |= {k: v for k, v in own.items() if keep(k)}
     for name in sorted({*given, *own}):
         there, here = (tuple(s[name].shape) if name in s else "absent" for s in (given, own))
         if there != here:

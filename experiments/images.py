@@ -35,7 +35,7 @@ class ImagesConfig(TransformerConfig):
     patch_px: int = Field(default=4, ge=1, le=28)
     """Side of a patch; it divides 28."""
     read: Literal["class", "mean"] = "class"
-    """What is classified: a separate token before the patches, or the mean over patches."""
+    """The classified token: a separate one before the patches, or the mean over patches."""
     held_out: int = Field(default=5000, ge=1, lt=60_000)
     """Images of the training set that are not learned from; curves are measured on them."""
     test: int = Field(default=10_000, ge=1, le=10_000)

@@ -1,4 +1,4 @@
-"""What learning tasks have in common: batches, training, and measures of a model."""
+"""Functions that all learning tasks share: batches, training, and measures of a model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache

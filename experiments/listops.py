@@ -41,7 +41,7 @@ _MEASURED_AT_ONCE = 50
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Grammar:
-    """Which expressions."""
+    """Settings of the expressions."""
 
     shortest: int = Field(default=200, ge=4, le=10_000)
     """Tokens of an expression, brackets too, at least."""
@@ -50,9 +50,9 @@ class Grammar:
     depth: int = Field(default=10, ge=1, le=100)
     """Brackets within each other, at most."""
     arguments: int = Field(default=10, ge=2, le=100)
-    """Of an operator at most; it has two at least, each number as often."""
+    """Most arguments of an operator; it has at least two, and each number is equally likely."""
     nested: float = Field(default=0.25, ge=0, le=1)
-    """Share of the arguments that are expressions again, where the depth allows it."""
+    """Share of the arguments that are themselves expressions, where the depth allows it."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -183,9 +183,9 @@ class ListopsConfig(TransformerConfig):
     fitting: Fitting = Fitting(steps=2000, learning_rate=1e-3, warmup_steps=100, measure_every=200)
     """No expression is learned from twice."""
     grammar: Grammar = Grammar()
-    """Which expressions; by default about those of the Long Range Arena, half as long."""
+    """The expressions; by default about those of the Long Range Arena, half as long."""
     read: Literal["first", "mean"] = "first"
-    """What is classified: the first token, which is the outer operator, or the mean over tokens."""
+    """The classified token: the first, which is the outer operator, or the mean over tokens."""
     width: int = Field(default=64, ge=2, multiple_of=2)
     """Width of a token."""
     dropout: float = Field(default=0.0, ge=0, lt=1)

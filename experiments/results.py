@@ -43,7 +43,7 @@ class Facts:
     commits: tuple[str, ...] = ()
     """Commits of the code that made the results."""
     machines: tuple[str, ...] = ()
-    """What models were trained on: GPUs, or processors."""
+    """GPUs or processors that models were trained on."""
 
 
 class Cell(NamedTuple):
@@ -76,7 +76,7 @@ class Cell(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """What a difference says of a claim, if all models have finite values."""
+        """The verdict of a difference on a claim; `without` unless all values are finite."""
         if self.without:
             return self.without
         if self.interval is None:

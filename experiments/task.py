@@ -18,7 +18,7 @@ class Measure:
     name: str
     """Its key in results."""
     label: str
-    """What a page calls it."""
+    """Its name on a page."""
     unit: str = ""
     """In small print below."""
     form: str = ".3f"

@@ -39,7 +39,7 @@ class CompositionalConfig:
     windows: tuple[Annotated[int, Field(ge=1, le=24)], ...] = Field(default=(4, 5), max_length=3)
     """Sides of the convolutions, from below; without any the skeleton is fully connected."""
     activation: Literal["relu", "identity"] = "relu"
-    """Of all nodes; identity is for features alone, and without windows a linear classifier."""
+    """Activation of all nodes; identity is for features alone; without windows it is linear."""
     components: int | None = Field(default=10, ge=1)
     """Principal components of a first window; null: its pixels."""
     scale: float = Field(default=0.5, gt=0)

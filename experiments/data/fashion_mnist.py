@@ -35,7 +35,7 @@ FILES = {
 }  # fmt: skip
 _AT_ONCE = 500
 _MOST_BYTES = 2**27
-"""Of a file, unpacked."""
+"""Size limit of a file, unpacked."""
 
 
 class Pictures(NamedTuple):

@@ -22,7 +22,7 @@ from training.io.config import UserError
 NAME = "fsdd"
 RATE_HZ = 8000
 _MOST_BYTES = 2**26
-"""Of an archive as it is packed, or of all recordings in a folder."""
+"""Size limit of a packed archive, or of all recordings in a folder."""
 _FILE = re.compile(r"([0-9])_([a-z]{1,40})_([0-9]{1,4})\.wav")
 _COMMIT = "26eb9aaf76e81b692f806f9140c2d2777410d7a1"
 
@@ -111,4 +111,4 @@ ARCHIVE: RemoteFile = RemoteFile(
     ("recordings.tar.xz", "recordings.tar.gz"),
     digest=lambda content: digest(read_archive(ARCHIVE.url, content, _wanted)),
 )
-"""The archive is packed anew at times, so what is checked are the recordings in it."""
+"""The archive is repacked at times, so the recordings in it are checked, not its own bytes."""

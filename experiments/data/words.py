@@ -17,7 +17,7 @@ from training.io.config import UserError
 
 EOS, UNKNOWN = "<eos>", "<unk>"
 _MOST_BYTES = 2**26
-"""Of a text, unpacked."""
+"""Size limit of a text, unpacked."""
 _WIKITEXT2 = (
     "https://raw.githubusercontent.com/pytorch/examples/"
     "77f55b912142e11fcfdf5b530231fb9c52f181e8/word_language_model/data/wikitext-2"

@@ -45,13 +45,13 @@ class LanguageConfig:
     """An LSTM whose word vectors are tied to its softmax."""
 
     corpus: Literal["wikitext2", "ptb"] = "wikitext2"
-    """Which text."""
+    """The text."""
     vocabulary: int | None = Field(default=10_000, ge=2)
     """The most frequent words that are kept; the others become <unk>; null: all."""
     width: int = Field(default=200, ge=1)
     """Numbers of a word's vector, of the LSTM's state and of its output."""
     layers: int = Field(default=2, ge=1)
-    """Of the LSTM."""
+    """Layers of the LSTM."""
     dropout: float = Field(default=0.2, ge=0, lt=1)
     """Share of activations left out in training, before, within and after the LSTM."""
     temperature: float = Field(default=1.0, gt=0)
@@ -59,9 +59,9 @@ class LanguageConfig:
     length_penalty: float = Field(default=0.0, ge=0)
     """lambda of equation 105, which draws lengths of queries and keys to 1."""
     batch: int = Field(default=20, ge=1)
-    """Stretches of the text that are read at the same time."""
+    """Segments of the text that are read in parallel."""
     span: int = Field(default=35, ge=1)
-    """Tokens of each that a step reads."""
+    """Tokens of each segment that a step reads."""
     valid: int = Field(default=10_000, ge=100)
     """Validation tokens, the first."""
     test: int = Field(default=20_000, ge=100)
@@ -105,11 +105,11 @@ class LanguageModel(nn.Module):
         found, state = self.lstm(self.dropout(self.embed(tokens)), (memory[0], memory[1]))
         return self.dropout(found), torch.stack(state)
 
-    def read_on(self, tokens: Tensor, anew: bool) -> Tensor:
+    def read_on(self, tokens: Tensor, at_start: bool) -> Tensor:
         """The next tokens (span, batch) -> queries (span * batch, width), starting from the last
         memory or from the initial one.
         """
-        before = torch.zeros_like(self.memory) if anew else self.memory
+        before = torch.zeros_like(self.memory) if at_start else self.memory
         queries, after = self(tokens, before)
         self.memory = after.detach()
         return queries.flatten(0, 1)
@@ -191,14 +191,14 @@ class SampledSoftmaxConfig(LanguageConfig):
     """Training with a few sampled words in place of all."""
 
     proposal: ProposalSettings | None = None
-    """Which words; null: all, the full softmax."""
+    """How words are sampled; null: not at all, the full softmax."""
     negatives: int = Field(default=40, ge=1)
     """Words drawn for a token beside the true one."""
     correct_true: bool = True
     """Whether the true word's logit is corrected for its chance too (Jean et al. 2015), or the
     drawn words' alone (Rawat et al. 2019)."""
     uniform_share: float = Field(default=0.01, gt=0, le=1)
-    """Of the words drawn, those that are drawn from all alike: so each has a chance."""
+    """Share of the words that are drawn uniformly, so that each has a positive probability."""
     sampling_temperature: float | None = Field(default=1.0, gt=0)
     """Words are drawn in proportion to exp(this times the cosine of q and k); null: in proportion
     to exp(tau q.k), as the softmax has them."""
@@ -211,13 +211,13 @@ class SoftmaxErrorsConfig(LanguageConfig):
     """The error of an approximate softmax relative to the exact one of the same model."""
 
     proposal: ProposalSettings = ProposalSettings()
-    """What approximates it."""
+    """The approximation."""
     queries: int = Field(default=500, ge=1)
     """Outputs for test tokens that are measured, evenly spaced."""
     length: float | None = Field(default=None, gt=0)
     """Queries and keys are brought to this length before; null: as they are."""
     draws: int = Field(default=10, ge=1)
-    """Of the random vectors; errors are means over them."""
+    """Draws of the random vectors; errors are means over them."""
 
 
 def _fit(
@@ -231,8 +231,8 @@ def _fit(
     columns = columns_of(text.train, settings.batch)
 
     def loss_of(step: int) -> Tensor:
-        tokens, targets, anew = span_of(columns, step, settings.span)
-        return loss(model.read_on(tokens, anew), targets.flatten(), step)
+        tokens, targets, at_start = span_of(columns, step, settings.span)
+        return loss(model.read_on(tokens, at_start), targets.flatten(), step)
 
     def measure() -> dict[str, float]:
         return {"perplexity": perplexity(model, *queries_over(model, text.valid[: settings.valid]))}

@@ -26,7 +26,7 @@ _DIGITS = 10
 
 Samples = NDArray[np.int16]
 Voices = tuple[tuple[tuple[Samples, ...], ...], ...]
-"""Of each speaker, of each digit, all recordings."""
+"""All recordings of each digit of each speaker."""
 _TRAINING, _HELD_OUT, _TEST = 1, 2, 3
 """First numbers of the seeds that strings are drawn with."""
 _MEASURED_AT_ONCE = 25

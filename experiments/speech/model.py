@@ -27,9 +27,9 @@ class StringSettings:
     """Strings of digits: recordings of one speaker one after the other, in noise."""
 
     least_digits: int = Field(default=3, ge=1)
-    """Of a string."""
+    """Least number of digits of a string."""
     most_digits: int = Field(default=7, ge=1, le=100)
-    """Of a string."""
+    """Greatest number of digits of a string."""
     most_silence_ms: int = Field(default=150, ge=0, le=10_000)
     """Before each digit and at the end, drawn from none to this."""
     least_snr_db: float = Field(default=0.0, ge=-100, le=100)

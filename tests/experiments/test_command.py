@@ -37,7 +37,7 @@ def arguments(experiment, clothes, *more):
     return [str(experiment), "--quick", "--data", clothes, *out, *more]
 
 
-def test_all_arms_and_seeds_are_learned_once_and_told_in_a_table_and_a_page(
+def test_all_variants_and_seeds_are_trained_once_for_a_table_and_a_page(
     experiment, clothes, capsys
 ):
     assert main(arguments(experiment, clothes)) == 0
@@ -145,7 +145,7 @@ def test_every_shipped_experiment_loads():
             settings_of(experiment, arm, True, path)
 
 
-def test_a_loss_of_nan_is_told_and_left_out_of_means(experiment, clothes, monkeypatch):
+def test_a_loss_of_nan_is_shown_and_left_out_of_means(experiment, clothes, monkeypatch):
     """Of the second seed alone."""
     honest = functional.cross_entropy
 

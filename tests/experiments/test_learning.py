@@ -116,7 +116,7 @@ def test_batches_follow_from_the_step_and_an_epoch_has_every_example_once():
     assert len(batch_of(1, 3, 4, 0)) == 3
 
 
-def told(name, scale, m=16):
+def measured(name, scale, m=16):
     """Of one layer over drawn tokens, whose queries and keys are so long."""
     with torch.random.fork_rng():
         torch.manual_seed(2)
@@ -130,7 +130,7 @@ def told(name, scale, m=16):
 
 
 def test_trust_is_of_the_layers_own_queries_and_keys():
-    found, layer, q, k = told("trig", 2.0)
+    found, layer, q, k = measured("trig", 2.0)
     seen = attention.diagnose(layer.feature_map, q, k)
     assert found["negative"] == pytest.approx(100 * seen.negative_estimates, rel=1e-5)
     assert found["clamped"] == pytest.approx(100 * seen.clamped_rows, rel=1e-5)
@@ -139,11 +139,11 @@ def test_trust_is_of_the_layers_own_queries_and_keys():
 
 
 def test_more_features_are_nearer_to_softmax_and_longer_vectors_farther():
-    near, far = told("trig", 0.5)[0], told("trig", 1.0)[0]
+    near, far = measured("trig", 0.5)[0], measured("trig", 1.0)[0]
     assert near["distance"] < far["distance"]
-    assert told("trig", 1.0, 1024)[0]["distance"] < 0.5 * far["distance"]
+    assert measured("trig", 1.0, 1024)[0]["distance"] < 0.5 * far["distance"]
     assert far["lengths"] == pytest.approx(4 * near["lengths"], rel=1e-4)
-    assert told("positive", 2.0)[0]["negative"] == 0
+    assert measured("positive", 2.0)[0]["negative"] == 0
     exact = attention.RandomFeatureAttention(16, 2, "softmax", batch_first=True)
     tokens = torch.zeros(1, 4, 16)
     assert set(trust(exact, lambda: exact(tokens, tokens, tokens)).values()) == {0.0}
@@ -179,7 +179,7 @@ def test_a_language_model_and_a_skeletons_network_go_to_the_device():
     settings = LanguageConfig(width=8, batch=2)
     model = LanguageModel(settings, 20, 0).to(META)
     words = torch.zeros(5, 2, dtype=torch.int64, device=META)
-    full_loss(settings, model, model.read_on(words, anew=True), words).backward()
+    full_loss(settings, model, model.read_on(words, at_start=True), words).backward()
     assert queries_over(model.eval(), torch.zeros(40, dtype=torch.int64, device=META))[0].is_meta
     network = CompositionalConfig(learner="network", components=None, channels=4, hidden=8)
     images = torch.zeros(2, 28, 28, dtype=torch.uint8, device=META)

@@ -126,7 +126,7 @@ def test_parts_share_no_recording_and_strings_follow_from_the_generator(data):
     assert first.waves.square().sum(1) / first.lengths == pytest.approx(1.0, abs=1e-4)
 
 
-def test_silences_and_noise_are_as_told(data):
+def test_silences_and_noise_are_as_configured(data):
     clean = drawn(data, 20, most_silence_ms=0, least_snr_db=100.0, most_snr_db=100.0)
     assert torch.equal(clean.lengths, 800 * clean.counts)
     noisy = drawn(data, 20, most_silence_ms=0, least_snr_db=0.0, most_snr_db=0.0)
