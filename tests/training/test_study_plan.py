@@ -70,17 +70,6 @@ def test_a_curve_with_repair_is_measured_with_it_everywhere(tmp_path, capsys):
     )
 
 
-def test_policies_that_cannot_repair_are_told_before_the_first_run(tmp_path, capsys):
-    job = {"env_id": "tests.training.picture_env:Picture-v0", "policy": {}}
-    curve = {"name": "a", "xlabel": "x", "repair": "full", "points": [{"x": 0}]}
-    path = write_study(tmp_path, job, curves=[curve], references=[])
-    assert conduct(path, tmp_path / "out") == 2
-    said = capsys.readouterr().err
-    assert "variant FAVOR+ m = 16, stage 1: " in said
-    assert "repair must be none without depth images" in said
-    assert not (tmp_path / "out").exists()
-
-
 @needs_studies
 @pytest.mark.records
 @pytest.mark.parametrize("name", ["stepping_stones", "bimanual_sweep", "stepping_stones_stages"])

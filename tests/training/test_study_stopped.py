@@ -11,7 +11,6 @@ from tests.training.study_jobs import (
     CURVE,
     TWO_STAGES,
     WALK,
-    checkpoints,
     conduct,
     figures,
     files,
@@ -53,16 +52,6 @@ def test_control_c_says_how_to_resume(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert f"resume with: python -m training.study --config {path} --out {out}" in printed
     assert "The study is not finished" in (out / "report.html").read_text()
-
-
-def test_a_run_killed_before_its_first_file(tmp_path, plain):
-    _, whole = plain
-    out = tmp_path / "out"
-    (out / "runs" / "exact-s0" / "checkpoints").mkdir(parents=True)
-    path = write_study(tmp_path)
-    (out / "study.yaml").write_bytes((whole / "study.yaml").read_bytes())
-    assert conduct(path, out) == 0
-    assert checkpoints(out) == checkpoints(whole)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ CEILING = 0.95
 
 
 def of_controls(results: Results) -> str:
-    """What every control reaches beside the headline variant, of what the task is judged by;
+    """The level that every control and the headline variant reach, of what the task is judged by;
     empty if that variant, or every control, is not measured."""
     study = results.study
     first = results.variants.get(study.headline or study.baseline)
@@ -91,7 +91,7 @@ def lead_sentences(sentences: Sequence[str]) -> list[str]:
 
 
 def _verdict(row: Row, margin: float) -> str:
-    """What the interval of the ratio says of a margin below the baseline's reward."""
+    """Whether the interval of the ratio excludes a loss beyond a share of the baseline's reward."""
     low, high = row.ratio_interval or (math.nan, math.nan)
     worse = f"worse by more than {100 * margin:g} %"
     if low >= 1 - margin:
@@ -156,7 +156,7 @@ def _against(row: Row, baseline: str) -> str:
 
 
 def _measured(row: Row, base: Row, results: Results) -> list[str]:
-    """What it reaches of what the task is judged by first; empty if that is success."""
+    """The level of the outcome that the task is judged by first; empty if that is success."""
     ours, theirs = row.scores, base.scores
     outcome, found = ours.headline, ours.mean_measured
     if outcome is None or found is None or ours.measured is None or theirs.measured is None:

@@ -53,7 +53,7 @@ class VariantConfig:
     """One of the variants that are compared."""
 
     name: str = Field(min_length=1)
-    """What the page calls it; file names follow from it."""
+    """Name on the page; file names follow from it."""
     set: dict[str, Any] = field(default_factory=dict)
     """Fields of every stage's configuration that make the variant, keys dotted where nested."""
     group: str | None = Field(default=None, min_length=1)
@@ -104,7 +104,7 @@ class StudyConfig:
     """Training runs in turn, each but the first from the policy of the one before; the last one's
     policy is the variant's."""
     arms: tuple[VariantConfig, ...] = Field(min_length=1, max_length=1000)
-    """What is compared."""
+    """The variants that are compared."""
     leading_arms: int | None = Field(default=None, ge=1, le=1000)
     """How many of them, the first, have all their seeds and curves before the others begin; null:
     all."""

@@ -40,9 +40,9 @@ class Status(NamedTuple):
     state: Literal["done", "stale", "missing"]
     """Stale: a result exists, but of other inputs. Missing: there is none, or a part of it."""
     reason: str = ""
-    """Of a stale result: one sentence with the file, what differs and what to do."""
+    """One sentence on a stale result: the file, the difference and the remedy."""
     change: Difference | None = None
-    """Of a stale result: the key that differs, its value before and its value now."""
+    """The key of a stale result that differs, its value before and its value now."""
 
 
 DONE, MISSING = Status("done"), Status("missing")
@@ -271,7 +271,7 @@ def check_owner(out: Path, config: str, title: str, noun: str, option: str = "--
 
 
 class Comparison(ABC):
-    """What a study and an experiment have in common; each writes the matrix of jobs."""
+    """The base of studies and experiments, each of which writes a matrix of jobs."""
 
     noun: ClassVar[str]
     """Its name in messages."""

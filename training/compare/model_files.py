@@ -148,7 +148,7 @@ class Cost:
     """Median time of an episode's decisions, of CPU time on a CPU; None where it was not measured
     yet, as the following."""
     p99_ms: Finite | None = None
-    """Of 100 decisions, 99 take no longer."""
+    """The time that 99 of 100 decisions do not exceed."""
     state: Count | None = None
     """Numbers that are carried to the next decision."""
 

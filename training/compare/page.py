@@ -198,7 +198,7 @@ def _curve(results: Results, curve: CurveConfig, alone: str) -> Section:
 
 
 def _trained_on(results: Results, curve: CurveConfig) -> str:
-    """What the first variant's stages had for the settings that a curve changes."""
+    """The values, in the first variant's stages, of the settings that a curve changes."""
     keys = list(dict.fromkeys(key for point in curve.points for key in point.set))
     stages = []
     for run in results.runs:
@@ -271,8 +271,8 @@ def training_charts(results: Results, pairs: tables.Pairs | None = None, of: str
 
 
 def first_chart(results: Results) -> str | None:
-    """What a page opens with: the reward of every variant, by name, against its attention FLOPs;
-    of many variants, or without costs, a row each. None before anything is measured."""
+    """The first figure of a page: the reward of every variant, by name, against its attention
+    FLOPs; of many variants, or without costs, a row each. None before anything is measured."""
     variants = results.variants
     if not variants:
         return None
@@ -327,7 +327,7 @@ def _pareto_points(results: Results, kind: str) -> tuple[dict[str, Point], dict[
 
 
 def curve_charts(results: Results, curve: CurveConfig) -> Sequence[str]:
-    """What the task is judged by first, of every variant and reference along a curve."""
+    """The outcome that the task is judged by first, of variants and references along a curve."""
     lines: list[Line] = []
     meaning, shares = "success, share of episodes", True
     references = results.study.references

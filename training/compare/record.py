@@ -38,7 +38,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.+-]*$", max_l
 
 @checked_dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Facts:
-    """What the tables do not hold."""
+    """The contents of a study's files that are not in the tables."""
 
     tables: dict[str, str]
     """SHA-256 of each."""
@@ -51,7 +51,7 @@ class Facts:
     gaze: dict[Name, str]
     """By run, where its policy looks, as text."""
     costs: str | None = None
-    """What a step costs, as text."""
+    """The file of the costs, as text."""
 
 
 Row = dict[str, str]
@@ -131,7 +131,7 @@ def _of_before(name: str) -> str:
 
 
 def _cells(values: Mapping[str, Any]) -> Row:
-    """As JSON, so that numbers come back to the bit; text as it is."""
+    """Values as JSON, so that numbers come back to the bit; text unchanged."""
     return {k: v if isinstance(v, str) else json.dumps(v) for k, v in values.items()}
 
 
@@ -163,15 +163,15 @@ def unpack(record: Path, out: Path) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} must be empty to start with {record}: give another --out")
     files = _files(record)
-    begun = out.with_name(f".{out.name}.unpacking")
-    shutil.rmtree(begun, ignore_errors=True)
+    partial = out.with_name(f".{out.name}.unpacking")
+    shutil.rmtree(partial, ignore_errors=True)
     for name, text in files.items():
-        path = begun / name
+        path = partial / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8", newline="")
     if out.exists():
         out.rmdir()
-    begun.rename(out)
+    partial.rename(out)
 
 
 def _files(record: Path) -> dict[str, str]:

@@ -39,7 +39,7 @@ class Scores:
     headline: Outcome | None = None
     """The outcome that the task is judged by first; None where that is success."""
     success_words: str = "succeeds"
-    """What a policy does that has success."""
+    """The verb for success of this task."""
     measured: np.ndarray | None = None
     """(seeds, scenes), that outcome; None where there is none, or not of every episode."""
 

@@ -157,8 +157,8 @@ class TrainingJob(Job):
         if before is not None:
             write_stop(self.directory, Stop(0, f"the stage before stopped: {before.reason}"))
             return
-        begun = (self.directory / run_log.CONFIG).is_file()
-        if begun and not checkpoint.in_run(self.directory):  # they were removed: it begins anew
+        started = (self.directory / run_log.CONFIG).is_file()
+        if started and not checkpoint.in_run(self.directory):  # they were removed: start anew
             (self.directory / run_log.METRICS).unlink(missing_ok=True)
         with contextlib.redirect_stdout(io.StringIO()):  # what it says is about the run alone
             try:
@@ -274,25 +274,25 @@ def _check_same_policy(before: Any, policy: Any, settings: Any, now: Any) -> Non
             )
 
 
-def check_demonstrations(runs: Sequence[TrainingJob], begin: bool) -> None:
+def check_demonstrations(runs: Sequence[TrainingJob], starting: bool) -> None:
     """UserError when runs were, or would be, cloned from different states of a recording.
 
     Args:
         runs: all of the study.
-        begin: whether those that have not begun are about to.
+        starting: whether those that have not started are about to.
     """
     known: dict[tuple[str, Any], tuple[str, Path]] = {}
     cloned = [run for run in runs if trainer_of(run.job).clones_recordings]
-    cloned.sort(key=lambda run: not checkpoint.in_run(run.directory))  # those that began first
-    begun: set[tuple[str, Any]] = set()
+    cloned.sort(key=lambda run: not checkpoint.in_run(run.directory))  # those that started first
+    checked: set[tuple[str, Any]] = set()
     for run in cloned:
         job: Any = run.job
         key, saved = (job.demonstrations, job.demos_used), checkpoint.in_run(run.directory)
         if saved:
             identity = checkpoint.load(saved[-1]).state.get("basis", {}).get("demonstrations")
-        elif begin and key not in begun and not run.finished:
+        elif starting and key not in checked and not run.finished:
             identity = trainer_of(job).identity(job)
-            begun.add(key)
+            checked.add(key)
         else:
             continue
         first = known.setdefault(key, (identity, run.directory))

@@ -283,7 +283,7 @@ class TrialJob(Job):
 
     search: Search = field(repr=False)
     study: Any = field(repr=False)
-    """Of Optuna."""
+    """The study of Optuna."""
     trial: Any = field(repr=False)
 
     @property

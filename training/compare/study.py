@@ -60,7 +60,7 @@ class Study(Comparison):
     def jobs(self) -> list[Job]:
         check_device(self.settings.device)
         check_directory(self.out, self.settings)
-        check_demonstrations(self._every_run, begin=False)
+        check_demonstrations(self._every_run, starting=False)
         return plan(self.settings, self.out, self.runs)
 
     def config_text(self) -> str:
@@ -93,7 +93,7 @@ class Study(Comparison):
         if self.settings.demonstrations is not None:
             words = parser().parse_args(shlex.split(self.settings.demonstrations))
             record_all(plan_recording(words), words.episodes, words.workers, words.valid_share)
-        check_demonstrations(self._every_run, begin=True)
+        check_demonstrations(self._every_run, starting=True)
 
     def _trains(self, missing: Sequence[Job], runs: Sequence[TrainingJob]) -> bool:
         """Whether one of the missing jobs is one of these runs."""

@@ -79,7 +79,7 @@ def results_table(results: Results) -> Table | None:
 
 
 def _unit(outcome: Outcome) -> str:
-    """What the figures of an outcome are, before what their intervals are."""
+    """The unit of an outcome's figures, before that of their intervals."""
     words = f"share of {outcome.of}" if outcome.kind == "share" and outcome.of else outcome.unit
     return f"{words}, " if words else ""
 
@@ -158,8 +158,8 @@ def group_pairs(results: Results) -> Pairs:
 def groups(results: Results, pairs: Pairs) -> Table | None:
     """The mean over the variants of every group that were evaluated; None without groups."""
     rows = []
-    for group, pairs_of_group in pairs.items():
-        names = [*dict.fromkeys(name for name, _ in pairs_of_group)]
+    for group, own in pairs.items():
+        names = dict.fromkeys(name for name, _ in own)
         known = [results.variants[name].scores for name in names if name in results.variants]
         rows.append((group, names, known))
 
@@ -357,35 +357,27 @@ def gaze(results: Results) -> tuple[Table, str, str] | None:
     """Where policies look, and the two remarks below; None where it is not measured."""
     files = [(run, GazeJob.path_of(run.directory)) for run in results.runs]
     measured = [(run, read_json(Gaze, path)) for run, path in files if path.is_file()]
-    by_variant = [
-        (f"{i + 1}. {variant.name}", [one for run, one in measured if run.variant == variant])
-        for i, variant in enumerate(results.study.arms)
-    ]
-    rows = [(name, found) for name, found in by_variant if found]
+    rows = []
+    for i, variant in enumerate(results.study.arms):
+        own = [one for run, one in measured if run.variant == variant]
+        kept = [one.edges_kept for one in own]
+        if own:
+            sd = f" ± {100 * np.std(kept, ddof=1):.1f}" if len(own) > 1 else ""
+            times = [one.edges_kept / one.edges if one.edges else math.nan for one in own]
+            rows.append([
+                f"{i + 1}. {variant.name}", len(own), f"{100 * np.mean(kept):.1f}{sd} %",
+                _percent(one.edges for one in own), f"{np.mean(times):.2f} ×",
+                _percent(one.past_kept for one in own), _percent(one.past for one in own),
+            ])  # fmt: skip
     if not rows:
         return None
     edges = depth_edges(measured[0][0].job.env_id)
     ahead = all(one.ahead for _, one in measured)
     edge = edges.edge if ahead else "an edge between rows"
-
-    def share(key: str) -> Callable[[Any], str]:
-        return lambda row: _percent(getattr(one, key) for one in row[1])
-
-    def on_edges(row: Any) -> str:
-        kept = [one.edges_kept for one in row[1]]
-        spread = f" ± {100 * np.std(kept, ddof=1):.1f}" if len(kept) > 1 else ""
-        return f"{100 * np.mean(kept):.1f}{spread} %"
-
-    def times(row: Any) -> str:
-        ratios = [one.edges_kept / one.edges if one.edges else math.nan for one in row[1]]
-        return f"{np.mean(ratios):.2f} ×"
-
-    columns: list[Column] = [
-        ("variant", "", lambda row: row[0]), ("seeds", "", lambda row: len(row[1])),
-        (f"on {edge}", "of the tokens kept, mean ± sd", on_edges),
-        ("chance", "of all tokens", share("edges")), ("times", "chance", times),
-        (edges.past, "of the pixels kept", share("past_kept")),
-        ("chance", "of all pixels", share("past")),
+    head = [
+        ("variant", ""), ("seeds", ""), (f"on {edge}", "of the tokens kept, mean ± sd"),
+        ("chance", "of all tokens"), ("times", "chance"), (edges.past, "of the pixels kept"),
+        ("chance", "of all pixels"),
     ]  # fmt: skip
     neighbours = "from one pixel to the next ahead" if ahead else _ACROSS
     remark = (
@@ -394,11 +386,11 @@ def gaze(results: Results) -> tuple[Table, str, str] | None:
         f"{edges.between}, {neighbours}."
     )
     policies = [(run, one) for run, one in measured if not run.variant.control]
-    return table_of(columns, rows), remark, _together(policies, edge, edges.past)
+    return Table(head, rows), remark, _together(policies, edge, edges.past)
 
 
 def _together(policies: list[tuple[TrainingJob, Gaze]], edge: str, past: str) -> str:
-    """What all policies with attention keep, by seed too, and how many of them more than chance."""
+    """The shares that all policies with attention keep, by seed too, and how many exceed chance."""
     if not policies:
         return ""
     seeds = np.array([run.seed for run, _ in policies])
@@ -419,11 +411,11 @@ _SPENT = {
     "iteration": "iterations", "episodes": "episodes", "env_steps": "environment steps",
     "decisions": "decisions", "frames": "frames",
 }  # fmt: skip
-"""What a run took: column of metrics.csv and what the page calls it."""
+"""Columns of metrics.csv that count the effort of a run, and their names on the page."""
 
 
 def budget(results: Results) -> tuple[Table, str] | None:
-    """What finished runs took, by variant and stage, and a sentence on what was the same."""
+    """The effort of finished runs, by variant and stage, and a sentence on what was the same."""
     rows = []
     same: dict[str, bool] = {}
     for stage, settings in enumerate(results.study.stages):
