@@ -11,6 +11,10 @@ from experiments.config import load_config, settings_of
 from experiments.experiment import Experiment
 from experiments.images import ImagesConfig
 from tests.experiments.own_data import refused, table_in
+from tests.experiments.test_compositional import CONFIG as COMPOSITIONAL
+from tests.experiments.test_language import SAMPLED
+from tests.experiments.test_speech import CONFIG as SPEECH
+from tests.experiments.test_text import CONFIG as LISTOPS
 
 CONFIG = """
 title: "Two maps"
@@ -80,21 +84,40 @@ def test_some_arms_bring_what_they_begin_with_and_the_rest_can_follow(experiment
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("config", "change", "sentence"),
     [
-        ("baseline=none", "baseline must be one of the variants exact, positive, oprf"),
-        ("set={batches: 3}", "batches"),
-        ("set={patch_px: 5}", "patch_px must divide 28, got 5"),
-        ("set={held_out: 90}", "held_out must be less than 90 images, got 90"),
-        ("task=pictures", "task must be one of"),
-        ("set={heads: 3}", "variant exact"),
+        (CONFIG, "baseline=none", "baseline must be one of the variants exact, positive, oprf"),
+        (CONFIG, "set={batches: 3}", "batches"),
+        (CONFIG, "set={patch_px: 5}", "patch_px must divide 28, got 5"),
+        (CONFIG, "set={held_out: 300}", "held_out must be less than 300 images, got 300"),
+        (CONFIG, "task=pictures", "task must be one of"),
+        (CONFIG, "set={heads: 3}", "variant exact"),
+        (COMPOSITIONAL, "set.held_out=300", "held_out must be less than 300 images, got 300"),
+        (COMPOSITIONAL, "set.windows=[20,6]", "window must lie between 1 and 3"),
+        (COMPOSITIONAL, "set.components=40", "must lie between 1 and the 36 numbers of a patch"),
+        (COMPOSITIONAL, "set.draws=50", "draws must be at least features, got 50 and 60"),
+        (COMPOSITIONAL, "set.learner=kernel", "learner"),
+        (COMPOSITIONAL, "set.activation=identity", "must be relu of a network, got identity"),
+        (LISTOPS, "set={grammar: {shortest: 100, longest: 50}}", "longest must be at least shor"),
+        (LISTOPS, "set={grammar: {shortest: 900, longest: 901, depth: 2}}", "gave none in"),
+        (LISTOPS, "set={heads: 5}", "variant exact"),
+        (SAMPLED, "set.batch=900", "must leave a step to a text of 3334 tokens"),
+        (SAMPLED, "set.proposal={feature_map: trigs}", "trigs"),
+        (SPEECH, "set={kernel: 4}", "kernel must be odd, got 4"),
+        (SPEECH, "set={strings.least_digits: 8}", "must be at most most_digits, 7, got 8"),
+        (SPEECH, "set={strings.least_snr_db: 11}", "must be at most most_snr_db, 10.0, got"),
+        (SPEECH, "set={held_out: 15}", "speaker to learn from, and ann lacks the digit 0"),
+        (SPEECH, "set={heads: 3}", "variant exact"),
     ],
 )
-def test_a_bad_experiment_is_one_sentence_before_anything_is_made(
-    experiment, clothes, capsys, change, sentence
+def test_bad_settings_are_one_sentence_before_anything_is_made(
+    tmp_path, data_sets, capsys, config, change, sentence
 ):
-    assert sentence in refused(arguments(experiment, clothes, "--set", change), capsys)
-    assert not (experiment.parent / "out" / "trials").exists()
+    path, out = tmp_path / "bad.yaml", tmp_path / "out"
+    path.write_text(config)
+    given = [path, "--data", data_sets, "--out", out, "--set", change]
+    assert sentence in refused(given, capsys)
+    assert not (out / "trials").exists()
 
 
 def test_other_results_are_not_mixed_recorded_or_continued(experiment, clothes, capsys):

@@ -19,7 +19,7 @@ from experiments.compositional.learning import (
     skeleton_of,
     whiten,
 )
-from tests.experiments.own_data import refused, table_in, write_clothes
+from tests.experiments.own_data import table_in, write_clothes
 
 CONFIG = """
 title: "Two learners"
@@ -149,18 +149,3 @@ def test_brightness_and_contrast_of_a_picture_do_not_matter():
     pictures = random_pictures(2) // 4
     assert torch.allclose(whiten(pictures), whiten(3 * pictures + 20), atol=1e-5)
     assert torch.equal(whiten(torch.full((1, 5, 5), 9)), torch.zeros(1, 5, 5))
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ("set.held_out=220", "held_out must be less than 220 images, got 220"),
-        ("set.windows=[20,6]", "window must lie between 1 and 3"),
-        ("set.components=40", "components must lie between 1 and the 36 numbers of a patch, got 4"),
-        ("set.draws=50", "draws must be at least features, got 50 and 60"),
-        ("set.learner=kernel", "learner"),
-        ("set.activation=identity", "activation must be relu of a network, got identity"),
-    ],
-)
-def test_bad_settings_are_one_sentence(experiment, stripes, capsys, change, sentence):
-    assert sentence in refused([experiment, "--data", stripes, "--set", change], capsys)

@@ -22,7 +22,7 @@ from experiments.language.proposals import (
     sampled_loss,
     shares,
 )
-from tests.experiments.own_data import refused, resumes, table_in, write_stories
+from tests.experiments.own_data import resumes, table_in, write_stories
 
 SMALL = """width: 16, batch: 8, span: 8, dropout: 0, valid: 200, test: 200,
        fitting: {steps: 60, measure_every: 60, learning_rate: 0.1}"""
@@ -185,17 +185,3 @@ def test_weights_of_long_vectors_are_numbers(name):
     weights = proposal.weights(queries, keys)
     assert weights.isfinite().all()
     assert torch.allclose(shares(weights).sum(-1), torch.ones(5))
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ("set.batch=900", "batch and span must leave a step to a text of 3334 tokens"),
-        ("set.proposal={feature_map: trigs}", "trigs"),
-    ],
-)
-def test_settings_that_do_not_fit_are_named(folder, tmp_path, capsys, change, sentence):
-    path = folder.parent / "own.yaml"
-    path.write_text(SAMPLED)
-    given = [path, "--out", tmp_path / "o", "--data", folder.parent, "--set", change]
-    assert sentence in refused(given, capsys)

@@ -21,7 +21,6 @@ from experiments.speech.learning import (
 from experiments.speech.model import LogMel, SpeechConfig, SpeechModel, StringSettings
 from tests.experiments.own_data import (
     packed,
-    refused,
     resumes,
     table_in,
     tones,
@@ -167,21 +166,3 @@ def test_runs_are_one_digit_blanks_none_and_padding_is_not_heard():
     logits = torch.nn.functional.one_hot(tokens, 11).float()
     assert greedy(logits, torch.tensor([8, 5])) == [[3, 3, 7, 1], [2]]
     assert word_errors([[3, 3, 7, 1], [2, 5]], [[3, 3, 7, 1], [2]]) == pytest.approx(100 / 6)
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ("set={kernel: 4}", "kernel must be odd, got 4"),
-        ("set={strings.least_digits: 8}", "least_digits must be at most most_digits, 7, got 8"),
-        ("set={strings.least_snr_db: 11}", "least_snr_db must be at most most_snr_db, 10.0, got"),
-        (
-            "set={held_out: 9}",
-            "of every digit and speaker to learn from, and ann lacks the digit 0",
-        ),
-        ("set={heads: 3}", "variant exact"),
-    ],
-)
-def test_bad_settings_are_named_in_one_sentence(experiment, data, capsys, change, sentence):
-    given = [experiment, "--data", data, "--out", experiment.parent / "out", "--set", change]
-    assert sentence in refused(given, capsys)

@@ -19,7 +19,7 @@ from experiments.listops import (
     guesses,
     padded,
 )
-from tests.experiments.own_data import refused, table_in
+from tests.experiments.own_data import table_in
 
 SHORT = Grammar(shortest=8, longest=40, depth=3, arguments=5)
 LONG = Grammar()
@@ -149,16 +149,3 @@ def test_two_digits_are_learned_and_an_estimate_of_the_same_attention_keeps_it(
     assert float(uptrained["accuracy"]) > float(exact["by_operator"]) + 20
     assert float(none["attention_flops"]) == 0 < float(exact["attention_flops"])
     assert exact["most_common"] == none["most_common"]
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ("set={grammar: {shortest: 100, longest: 50}}", "longest must be at least shortest"),
-        ("set={grammar: {shortest: 900, longest: 901, depth: 2}}", "gave none in"),
-        ("set={heads: 5}", "variant exact"),
-    ],
-)
-def test_bad_settings_are_one_sentence(experiment, tmp_path, capsys, change, sentence):
-    given = [experiment, "--out", tmp_path / "out", "--set", change]
-    assert sentence in refused(given, capsys)
