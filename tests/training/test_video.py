@@ -196,10 +196,3 @@ def test_a_name_that_is_too_long_is_one_sentence(tmp_path, suffix):
         writer.add(np.zeros((480, 640, 3), np.uint8))
     writer.close(keep=False)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_place_that_cannot_be_written(tmp_path):
-    with pytest.raises(UserError, match="not an existing directory"):
-        FrameWriter(tmp_path / "nowhere" / "film.mp4", 20)
-    with pytest.raises(UserError, match=r"must end in one of \.mp4, .*, \.png, got 'film'"):
-        FrameWriter("film", 20)
