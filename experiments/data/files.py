@@ -136,6 +136,14 @@ def read_unpacked(path: Path, most_bytes: int) -> bytes:
     return data
 
 
+def read_text(path: Path, most_bytes: int) -> str:
+    """The text of a file in UTF-8; see `read_unpacked`."""
+    try:
+        return read_unpacked(path, most_bytes).decode()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} cannot be read as text: {error}") from None
+
+
 def read_archive(
     name: str, content: bytes, wanted: Callable[[str], str | None]
 ) -> dict[str, bytes]:

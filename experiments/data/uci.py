@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.data.files import RemoteFile, find, read_unpacked
+from experiments.data.files import RemoteFile, find, read_text
 from training.io import config as configuration
 from training.io.config import UserError
 
@@ -66,7 +66,7 @@ def load(name: str, folder: str | Path | None = None) -> Dataset:
         raise UserError(f"data set must be one of {', '.join(sorted(SOURCES))}, got {name!r}")
     source = SOURCES[name]
     path = find(name, source, folder)
-    lines = read_unpacked(path, _MOST_BYTES).decode().splitlines()
+    lines = read_text(path, _MOST_BYTES).splitlines()
     rows = [line.split(source.separator) for line in lines if line.strip()]
     lengths = sorted({len(row) for row in rows})
     if len(lengths) != 1:

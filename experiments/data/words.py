@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from experiments.data.files import RemoteFile, find, read_unpacked
+from experiments.data.files import RemoteFile, find, read_text
 from training.io.config import UserError
 
 EOS, UNKNOWN = "<eos>", "<unk>"
@@ -105,10 +105,7 @@ def frequent(corpus: Corpus, most: int | None) -> Corpus:
 
 def _read(path: Path) -> list[str]:
     """Words of a file, compressed or not, including line ends."""
-    try:
-        text = read_unpacked(path, _MOST_BYTES).decode()
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} cannot be read as text: {error}") from None
+    text = read_text(path, _MOST_BYTES)
     if not text.strip():
         raise UserError(f"{path} must hold a text, and has no word")
     lines = text.removesuffix("\n").split("\n")
