@@ -33,16 +33,23 @@ POINTS = 64
 DIM = 64
 
 
-def conformity(rows: Tensor, v: float = 1.0) -> Tensor:
-    """Mean over pairs i != j of 0F1(; d/2; v^2 |w_i + w_j|^2 / 4) (Definition 3.1): rows (m, d)."""
-    m, d = rows.shape
-    others = ~torch.eye(m, dtype=torch.bool)
-    z = (rows.unsqueeze(0) + rows.unsqueeze(1))[others].square().sum(-1) * (v * v / 4)
+def growth(squares: Tensor, dim: int, v: float = 1.0) -> Tensor:
+    """0F1(; d/2; v^2 w^2 / 4) from squared lengths w^2 of sums of two rows: its mean is the
+    conformity at |x + y| = v (Definition 3.1).
+    """
+    z = squares * (v * v / 4)
     term, total = torch.ones_like(z), torch.ones_like(z)
     for k in range(60):
-        term = term * z / ((k + 1) * (d / 2 + k))
+        term = term * z / ((k + 1) * (dim / 2 + k))
         total = total + term
-    return total.mean()
+    return total
+
+
+def conformity(rows: Tensor) -> Tensor:
+    """Mean of the growth over pairs i != j of rows (m, d)."""
+    others = ~torch.eye(len(rows), dtype=torch.bool)
+    sums = (rows.unsqueeze(0) + rows.unsqueeze(1))[others]
+    return growth(sums.square().sum(-1), rows.shape[-1]).mean()
 
 
 def optimise(start: Tensor) -> Tensor:

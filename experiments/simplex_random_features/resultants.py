@@ -19,20 +19,11 @@ import attention
 from attention import theory
 from experiments import figure
 from experiments.figure import Arguments, Lines, Rows
+from experiments.simplex_random_features.couplings import growth
 
 COUPLINGS = ("iid", "orthogonal", "simplex")
 DIMS = (6, 64)
 POINTS = 4001
-
-
-def log_growth(w: Tensor, dim: int, v: float = 1.0) -> Tensor:
-    """Logarithm of 0F1(; d/2; v^2 w^2/4), whose mean is the conformity (Definition 3.1)."""
-    z = w.square() * (v * v / 4)
-    term, total = torch.ones_like(z), torch.ones_like(z)
-    for k in range(60):
-        term = term * z / ((k + 1) * (dim / 2 + k))
-        total = total + term
-    return total.log()
 
 
 def grid(dim: int) -> Tensor:
@@ -63,7 +54,7 @@ def measure(arguments: Arguments) -> Rows:
             if coupling == "iid":
                 long = float(w[1:][below >= 0.95][0])
             drawn = drawn_lengths(coupling, dim, pairs, generator)
-            grown = (log_growth(w, dim).exp() * density).sum() * step
+            grown = (growth(w.square(), dim) * density).sum() * step
             results.append(
                 {
                     "dim": dim,
