@@ -240,7 +240,8 @@ def curves(
     for i, label in enumerate(unique(rows, by)):
         chosen = select(rows, **{by: label})
         places, values = (np.hstack(column(chosen, key)).astype(float) for key in (x, y))
-        axis.plot(places, values, label=label, **{"color": f"C{i}", **style})
+        default = {"color": f"C{i}", "ls": "-" if i < 10 else "--"}  # ten colours in the cycle
+        axis.plot(places, values, label=label, **{**default, **style})
         if error is not None:
             spread = np.array([row[error] or 0.0 for row in chosen])
             axis.fill_between(places, values - spread, values + spread, color=f"C{i}", alpha=0.2)
