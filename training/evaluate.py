@@ -108,18 +108,14 @@ def _note_differences(agents: Sequence[Agent]) -> None:
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="training.evaluate", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument(
-        "runs",
-        nargs="*",
-        metavar="RUN_OR_CHECKPOINT",
-        help="run directory (its latest checkpoint), checkpoint file, or a shipped policy's name",
-    )
+    text = "run directory (its latest checkpoint), checkpoint file, or a shipped policy's name"
+    parser.add_argument("runs", nargs="*", metavar="RUN_OR_CHECKPOINT", help=text)
     add_arguments(parser, episodes=100, workers=True)
-    parser.add_argument(
-        "--out", metavar="DIR",
-        help=f"write {RESULTS} and {PARETO} here (default: {FOLDER}, {FOLDER}-2, ... in the first "
-        "run directory named; without one nothing is written)",
-    )  # fmt: skip
+    text = (
+        f"write {RESULTS} and {PARETO} here (default: {FOLDER}, {FOLDER}-2, ... in the first run "
+        "directory named; without one nothing is written)"
+    )
+    parser.add_argument("--out", metavar="DIR", help=text)
     return parser
 
 

@@ -58,33 +58,23 @@ def _parser() -> ArgumentParser:
         description=(__doc__ or "").split("\n")[0],
         epilog="training.es --help and training.bc --help list the fields for --set",
     )
-    parser.add_argument(
-        "targets",
-        nargs="+",
-        metavar="RUN_OR_CONFIG",
-        help="run directory, checkpoint, shipped policy's name, or YAML configuration",
+    text = "run directory, checkpoint, shipped policy's name, or YAML configuration"
+    parser.add_argument("targets", nargs="+", metavar="RUN_OR_CONFIG", help=text)
+    text = (
+        "Gymnasium id; default: the run's or the configuration's, which it must be: MODULE:ID of a "
+        "run imports MODULE only when it is given here"
     )
-    parser.add_argument(
-        "--env",
-        metavar="ID",
-        help="Gymnasium id; default: the run's or the configuration's, which it must be: MODULE:ID "
-        "of a run imports MODULE only when it is given here",
+    parser.add_argument("--env", metavar="ID", help=text)
+    text = "field of the YAML configurations, as in --set num_features=256"
+    parser.add_argument("--set", **KEY_VALUES, help=text)
+    text = (
+        "compare a configuration's policies with these values of a field, ratios to the first: "
+        "--vary feature_map=positive:256,softmax,angular_hybrid:8:8 (NAME:m:n) or "
+        "--vary policy.patch=[25,25],[20,20]"
     )
-    parser.add_argument(
-        "--set",
-        **KEY_VALUES,
-        help="field of the YAML configurations, as in --set num_features=256",
-    )
-    parser.add_argument(
-        "--vary",
-        metavar="KEY=VALUE,...",
-        help="compare a configuration's policies with these values of a field, ratios to the "
-        "first: --vary feature_map=positive:256,softmax,angular_hybrid:8:8 (NAME:m:n) or "
-        "--vary policy.patch=[25,25],[20,20]",
-    )
-    parser.add_argument(
-        "--own", **COMPONENTS, help="custom policy, controller or feature map that a run names"
-    )
+    parser.add_argument("--vary", metavar="KEY=VALUE,...", help=text)
+    text = "custom policy, controller or feature map that a run names"
+    parser.add_argument("--own", **COMPONENTS, help=text)
     parser.add_argument("--device", default="cpu", help="PyTorch device (cpu, cuda)")
     parser.add_argument("--calls", type=positive, default=200, help="timed calls (default 200)")
     parser.add_argument("--json", metavar="FILE", help="write the figures here too")

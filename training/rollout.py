@@ -33,21 +33,13 @@ __all__ = ["Episode", "PolicyError", "main", "run_episode"]
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="training.rollout", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument(
-        "run",
-        nargs="?",
-        metavar="RUN_OR_CHECKPOINT",
-        help="run directory (its latest checkpoint), checkpoint file, or a shipped policy's name",
-    )
+    text = "run directory (its latest checkpoint), checkpoint file, or a shipped policy's name"
+    parser.add_argument("run", nargs="?", metavar="RUN_OR_CHECKPOINT", help=text)
     add_arguments(parser, episodes=1)
-    parser.add_argument(
-        "--video",
-        metavar="FILE",
-        help=".mp4, .webm or .gif of all episodes, or .png: one frame, at --still-s of the first",
-    )
-    parser.add_argument(
-        "--still-s", type=float, default=4.0, help="time of a .png frame, seconds (default 4)"
-    )
+    text = ".mp4, .webm or .gif of all episodes, or .png: one frame, at --still-s of the first"
+    parser.add_argument("--video", metavar="FILE", help=text)
+    text = "time of a .png frame, seconds (default 4)"
+    parser.add_argument("--still-s", type=float, default=4.0, help=text)
     parser.add_argument("--render", action="store_true", help="live windows, in real time")
     return parser
 

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from training.analysis.agents import Agent, add_arguments, find_agent
 from training.analysis.evaluator import origin
@@ -38,27 +39,22 @@ RESULTS, PAGE = "sight.json", "sight.html"
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="training.sight", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument(
-        "run",
-        nargs="?",
-        metavar="RUN_OR_CHECKPOINT",
-        help="run directory (its latest checkpoint), checkpoint file, a shipped policy's name, or "
+    text = (
+        "run directory (its latest checkpoint), checkpoint file, a shipped policy's name, or "
         "MODULE:NAME: a Python function of an observation, or a class or object with act(), which "
-        "needs --env",
+        "needs --env"
     )
+    parser.add_argument("run", nargs="?", metavar="RUN_OR_CHECKPOINT", help=text)
     add_arguments(parser, episodes=EPISODES, workers=True)
-    parser.add_argument(
-        "--images", nargs="+", action="extend", default=[], metavar="KEY",
-        help="images to replace (default: all of the observation)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--interventions", nargs="+", choices=INTERVENTIONS, default=INTERVENTIONS,
-        help="what is shown in their place (default: all); swap and freeze decide",
-    )  # fmt: skip
-    parser.add_argument(
-        "--smallest-loss", type=_share, default=SMALLEST_LOSS, metavar="SHARE",
-        help="of what the policy has over the floor: a smaller loss is none (default %(default)s)",
-    )  # fmt: skip
+    text = "images to replace (default: all of the observation)"
+    listed: dict[str, Any] = {"nargs": "+", "metavar": "KEY", "action": "extend", "default": []}
+    parser.add_argument("--images", **listed, help=text)
+    text = "what is shown in their place (default: all); swap and freeze decide"
+    kinds: dict[str, Any] = {"choices": INTERVENTIONS, "default": INTERVENTIONS}
+    parser.add_argument("--interventions", nargs="+", **kinds, help=text)
+    text = "share of the margin over the floor: a smaller loss is none (default %(default)s)"
+    share: dict[str, Any] = {"type": _share, "default": SMALLEST_LOSS, "metavar": "SHARE"}
+    parser.add_argument("--smallest-loss", **share, help=text)
     parser.add_argument("--out", metavar="DIR", help=f"write {RESULTS} and {PAGE} here")
     return parser
 

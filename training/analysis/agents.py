@@ -108,56 +108,37 @@ def add_arguments(
     """The arguments that commands which play policies share, all but the positional one."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = environments.describe()
-    parser.add_argument(
-        "--policy",
-        action="append",
-        default=[],
-        choices=SCRIPTED,
-        help="scripted policy: oracle (uses the simulator's state), blind (no correction: every "
-        "action is 0) or random (uniform in the action space)",
+    text = (
+        "scripted policy: oracle (uses the simulator's state), blind (no correction: every action "
+        "is 0) or random (uniform in the action space)"
     )
-    parser.add_argument(
-        "--env",
-        metavar="ID",
-        help=f"Gymnasium id; default: the run's, and {environments.DEFAULT} for scripted policies",
+    parser.add_argument("--policy", action="append", default=[], choices=SCRIPTED, help=text)
+    text = f"Gymnasium id; default: the run's, and {environments.DEFAULT} for scripted policies"
+    parser.add_argument("--env", metavar="ID", help=text)
+    text = "setting of the environment, as in --set gap_m=[0.15,0.25] or --set balls=40"
+    parser.add_argument("--set", **KEY_VALUES, help=text)
+    text = (
+        "custom policy, controller or feature map that the policy's file names; what is neither "
+        "named here nor an entry point of an installed package is not imported"
     )
-    parser.add_argument(
-        "--set",
-        **KEY_VALUES,
-        help="setting of the environment, as in --set gap_m=[0.15,0.25] or --set balls=40",
+    parser.add_argument("--own", **COMPONENTS, help=text)
+    text = (
+        "play policies with another robot or other cameras than they were trained with, though "
+        "they do not read their geometry"
     )
-    parser.add_argument(
-        "--own",
-        **COMPONENTS,
-        help="custom policy, controller or feature map that the policy's file names; what is "
-        "neither named here nor an entry point of an installed package is not imported",
+    parser.add_argument("--force", "--anyway", action="store_true", help=text)
+    text = (
+        "depth-image repair that replaces the policies' setting: none, holes (what returns nothing "
+        "is filled) or full (false returns too)"
     )
-    parser.add_argument(
-        "--force",
-        "--anyway",
-        action="store_true",
-        help="play policies with another robot or other cameras than they were trained with, "
-        "though they do not read their geometry",
+    parser.add_argument("--repair", choices=get_args(Repair), help=text)
+    text = "episodes a policy (default %(default)s)"
+    parser.add_argument("--episodes", type=positive, default=episodes, help=text)
+    text = (
+        "episode i uses seed S + i, scene and noise both; training uses none from "
+        f"{EVALUATION_SEED} up (default %(default)s)"
     )
-    parser.add_argument(
-        "--repair",
-        choices=get_args(Repair),
-        help="depth-image repair that replaces the policies' setting: none, holes (what returns "
-        "nothing is filled) or full (false returns too)",
-    )
-    parser.add_argument(
-        "--episodes",
-        type=positive,
-        default=episodes,
-        help="episodes a policy (default %(default)s)",
-    )
-    parser.add_argument(
-        "--seed",
-        type=_seed,
-        default=EVALUATION_SEED,
-        help="episode i uses seed S + i, scene and noise both; training uses none from "
-        f"{EVALUATION_SEED} up (default %(default)s)",
-    )
+    parser.add_argument("--seed", type=_seed, default=EVALUATION_SEED, help=text)
     if workers:
         parser.add_argument("--workers", type=positive, default=1, help="processes (default 1)")
     if device:
