@@ -181,7 +181,7 @@ class EvaluationJob(Job):
                 fingerprint(inputs),
                 self._seeds,
                 partial(play, agent, workers=self.study.workers or 1),
-                [] if before is None else _played(agent, before, path),
+                _played(agent, before, path),
             )
             entry = summarise(agent, episodes) | origin(agent)
             if before is not None:
@@ -192,10 +192,10 @@ class EvaluationJob(Job):
             unfinished(path).unlink()
 
 
-def _played(agent: Agent, there: Episodes, path: Path) -> list[Episode]:
-    """The episodes that the result at `path` holds."""
+def _played(agent: Agent, there: Episodes | None, path: Path) -> list[Episode]:
+    """The episodes of the result at `path`, if there is one."""
     try:
-        return [episode_of(one, agent.task) for one in there.records]
+        return [episode_of(one, agent.task) for one in (there.records if there else ())]
     except KeyError as error:
         raise UserError(f"{path} is damaged: an episode has no {error}") from None
 
