@@ -6,7 +6,7 @@ ray meets the plane, not the point below.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from attention.joining import joined
 from policies.common.geometry import Footholds, Geometry, moving_images, yaw_rate_of
-from policies.common.observation import Observations
+from policies.common.observation import Observations, Pictures
 from policies.place_memory.config import CUE
 
 POSE = 6
@@ -40,10 +40,8 @@ class PlacePlan:
     geometry: Geometry
     footholds: Footholds
     proprio: slice
-    cameras: Mapping[str, int]
-    """By the key of images, of how many cameras they are."""
-    far_m: Mapping[str, float]
-    """By the same, the depth that stands for no return."""
+    images: Sequence[Pictures]
+    """The depth images; `high` is the depth without a return."""
     pose_key: str | None
     """Key of the camera poses in the observation; None: poses are those of the geometry."""
 
@@ -99,8 +97,7 @@ def place_plan(
         geometry,
         geometry.footholds,
         observations.slice_of(geometry.footholds.proprio),
-        {pictures.key: pictures.count for pictures in observations.pictures},
-        {pictures.key: pictures.high for pictures in observations.pictures},
+        observations.pictures,
         pose_key,
     )
 
@@ -120,15 +117,6 @@ class SeenGround(NamedTuple):
     def weights(self) -> Tensor:
         """1 for pixels between the feet of both sides, which are remembered, else 0."""
         return (self.near & (self.lateral_m.abs() < LANE_M)).to(self.holes)
-
-
-@dataclass(frozen=True)
-class _Eye:
-    """Images of one key: the number of cameras and the depth value without a return."""
-
-    key: str
-    cameras: int
-    far_m: float
 
 
 class Ground(nn.Module):
@@ -153,12 +141,10 @@ class Ground(nn.Module):
         self.footholds, self.hole_m, self.pose_key = plan.footholds, hole_m, plan.pose_key
         self.is_plane = plan.is_plane
         rays, places, angles = [], [], []
-        self.eyes: list[_Eye] = []
-        self.pixels: list[int] = []
-        for key, far_m in plan.far_m.items():
+        self.images = plan.images
+        for key in (images.key for images in plan.images):
             own = plan.geometry.rays[key].reshape(-1, *plan.geometry.rays[key].shape[-3:])
             at_m = plan.geometry.positions_m[key].reshape(-1, 3)
-            self.eyes.append(_Eye(key, len(own), far_m))
             for directions, place_m in zip(own, at_m, strict=True):
                 flat = directions.reshape(-1, 3)
                 rays.append(torch.from_numpy(flat).float())
@@ -171,11 +157,6 @@ class Ground(nn.Module):
             ("angles", torch.tensor(angles)), ("corrections", degrees * (math.pi / 180)),
         ):  # fmt: skip
             self.register_buffer(name, values, persistent=False)
-
-    @property
-    def tried(self) -> int:
-        """How many corrections."""
-        return len(self.corrections)
 
     def forward(
         self, observations: Mapping[str, Tensor], correction: Tensor | None = None
@@ -215,10 +196,10 @@ class Ground(nn.Module):
     def _read(self, observations: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Proprioception, depths (batch, pixels), and whether a pixel's images show anything."""
         proprio = observations[self.footholds.proprio].float()
-        depths = [observations[eye.key].float().flatten(1) for eye in self.eyes]
+        depths = [observations[part.key].float().flatten(1) for part in self.images]
         shown = [
-            (depth_m < eye.far_m).any(1, keepdim=True).expand_as(depth_m)
-            for eye, depth_m in zip(self.eyes, depths, strict=True)
+            (depth_m < part.high).any(1, keepdim=True).expand_as(depth_m)
+            for part, depth_m in zip(self.images, depths, strict=True)
         ]
         return proprio, joined(depths, 1), joined(shown, 1)
 

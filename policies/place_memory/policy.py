@@ -266,7 +266,9 @@ class PlaceMemoryPolicy(SeeingPolicy):
     def _nothing(self, batch: int) -> Remembered:
         """The empty memory of a batch of episodes."""
         like = self.reads_m.new_zeros(batch, 2)
-        votes = 0 if self.ground is None or not self.config.fit_pitch else self.ground.tried
+        votes = (
+            0 if self.ground is None or not self.config.fit_pitch else len(self.ground.corrections)
+        )
         steps = 1 if isinstance(self.choice, RandomChoice) else 0
         written = self.places.start(batch, like)
         return Remembered(like, written, *(like.new_zeros(batch, n) for n in (votes, steps)))

@@ -17,6 +17,7 @@ controller's loss trains the network through the memory. Initial places grow alo
 (`key_prior`); without that prior a key may learn to run backwards.
 """
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -67,7 +68,7 @@ class LearnedChoice(nn.Module):
         assert config.write_tokens is not None
         scoring = PolicyConfig(feature_seed=config.feature_seed)
         kernel = attention_kernel(scoring, scoring.qk_dim)
-        self.eyes = ground.eyes
+        self.images = ground.images
         self.selection = LearnedSelection(CHOICE_INPUTS, config.write_tokens, kernel, generator)
 
     def forward(
@@ -102,15 +103,15 @@ class LearnedChoice(nn.Module):
         around; place ahead and across, about as large as 1; whether it is a hole; the weight; 1."""
         with component("tokens"):
             parts, first = [], 0
-            for eye in self.eyes:
-                depth = observations[eye.key].float() / eye.far_m
+            for images in self.images:
+                depth = observations[images.key].float() / images.high
                 height, width = depth.shape[-2:]
-                count = eye.cameras * height * width
+                count = math.prod(depth.shape[1:])
                 holes = seen.holes[:, first : first + count].reshape(-1, 1, height, width)
                 around = avg_pool2d(holes, 3, 1, 1, count_include_pad=False)
                 sides = (torch.linspace(-1, 1, side).to(depth) for side in (height, width))
                 at = torch.stack(torch.meshgrid(*sides, indexing="ij"), -1).flatten(0, 1)
-                at = at.repeat(eye.cameras, 1).expand(len(depth), -1, -1)
+                at = at.repeat(count // len(at), 1).expand(len(depth), -1, -1)
                 depth = depth.reshape(len(depth), count, 1)
                 differs = (holes - around).view(len(depth), count, 1)
                 parts.append(torch.cat((at, 2 * depth - 1, (depth < 1).to(depth), differs), -1))
@@ -218,14 +219,14 @@ class LearnedKeys(nn.Module):
         self, plan: PlacePlan, config: PlaceMemoryConfig, generator: torch.Generator
     ) -> None:
         super().__init__()
-        if sum(plan.cameras.values()) != 1:
+        cameras = sum(images.count for images in plan.images)
+        if cameras != 1:
             raise ValueError(
-                f"keys must be geometry with {sum(plan.cameras.values())} cameras, got learned, "
-                "which takes one"
+                f"keys must be geometry with {cameras} cameras, got learned, which takes one"
             )
         self.footholds, self.stride = plan.footholds, config.key_stride
         self.pose_key = plan.pose_key
-        (self.key,) = plan.cameras
+        self.key = plan.images[0].key
         self.zero, self.unit = plan.geometry.image_scaling.get(self.key, (0.0, 1.0))
         sides = (torch.linspace(-1, 1, side) for side in KEY_PX)
         at = torch.stack(torch.meshgrid(*sides, indexing="ij"), -1).flatten(0, 1)
