@@ -79,7 +79,7 @@ class SeeingPolicy(Rebuilt):
                 inputs.cut,
                 config.patch, config.stride, config.edges, config.standardise,
             )  # fmt: skip
-            self.tokens.start_statistics([images.scale.fixed for images in inputs.images])
+            self.tokens.start_statistics([images.scale for images in inputs.images])
         self._kept: RecurrentState | FlatState | None = None
         self._compiled = CompiledDecision()
 
@@ -257,7 +257,7 @@ class SeeingPolicy(Rebuilt):
         if self.tokens is not None and self.tokens.standardises:
             return self.tokens.standardised(read)
         scaled = zip(read, self.inputs.images, self.inputs.statistics_at, strict=True)
-        return [images.scale(pixels, at, self.normaliser) for pixels, images, at in scaled]
+        return [images.scaled(pixels, at, self.normaliser) for pixels, images, at in scaled]
 
     def loss(
         self,
@@ -285,7 +285,7 @@ class SeeingPolicy(Rebuilt):
         """The vector, then each channel's mean and mean square where statistics run, (batch, k)."""
         found = [self.inputs.observations.vector(observations, torch.float64)]
         for images in self.inputs.images:
-            if images.scale.fixed is None:
+            if images.scale is None:
                 pixels = images.read(observations, torch.float64)
                 found += [pixels.mean((1, 3, 4)), pixels.square().mean((1, 3, 4))]
         numbers: NDArray[np.float64] = torch.cat(found, -1).cpu().numpy()

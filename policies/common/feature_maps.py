@@ -1,6 +1,6 @@
 """The feature map of a policy's settings, with parameters for the expected queries and keys."""
 
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,28 +11,14 @@ from attention import ExactSoftmax, FeatureMap
 from attention.hybrid import ClusteredHybrid
 from attention.registry import options_of
 from policies.common.plugins import custom_map
-from policies.common.settings import EXACT
+from policies.common.settings import EXACT, SeeingConfig
+from policies.vision_performer.config import VisionPolicyConfig
 
 _SAMPLES = 256
 
 
-class MapSettings(Protocol):
-    """The settings shared by all policies with attention."""
-
-    @property
-    def feature_map(self) -> str: ...
-    @property
-    def num_features(self) -> int: ...
-    @property
-    def num_lambda_features(self) -> int: ...
-    @property
-    def feature_seed(self) -> int: ...
-    @property
-    def num_clusters(self) -> int: ...
-    @property
-    def projection(self) -> str: ...
-    @property
-    def hybrid_base(self) -> str: ...
+MapSettings = SeeingConfig | VisionPolicyConfig
+"""Settings of policies with attention."""
 
 
 def map_options(config: MapSettings) -> dict[str, Any]:

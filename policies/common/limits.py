@@ -1,7 +1,6 @@
 """Builds a module within a size limit, and counts a module's numbers without allocating them."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from math import prod
 from typing import Any
@@ -33,7 +32,10 @@ def build_within(most: int, build: Callable[[], Any]) -> Any:
     token = _left.set(2 * most + _SLACK)  # reserved tensors are registered later as well
     needed = most + 1  # all that is known of a build that is given up: some of it counted twice
     try:
-        with _registrations():
+        with (
+            register_module_parameter_registration_hook(_count),
+            register_module_buffer_registration_hook(_count),
+        ):
             made = build()
         needed = _numbers(made)
     except _TooLargeError:
@@ -81,17 +83,6 @@ class _TooLargeError(BaseException):
     """Raised through code that converts exceptions into error messages."""
 
 
-@contextmanager
-def _registrations() -> Iterator[None]:
-    def add(module: nn.Module, name: str, tensor: Tensor | None) -> None:
-        reserve(0 if tensor is None else tensor.numel())
-
-    hooks = (
-        register_module_parameter_registration_hook(add),
-        register_module_buffer_registration_hook(add),
-    )
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+def _count(module: nn.Module, name: str, tensor: Tensor | None) -> None:
+    """Hook of `build_within` on the registration of parameters and buffers."""
+    reserve(0 if tensor is None else tensor.numel())

@@ -25,7 +25,7 @@ from torch.nn.functional import interpolate, one_hot
 from attention.joining import joined
 from policies.common.geometry import Geometry
 from policies.common.normaliser import RunningNormaliser
-from policies.common.settings import ImageScaling
+from policies.common.settings import ImageScaling, SeeingConfig
 
 _WHOLE = "observation"
 _GREY = (0.299, 0.587, 0.114)  # ITU-R BT.601, as in OpenCV
@@ -234,37 +234,12 @@ def _read(key: str, space: Any, layout: str | None, rays: Any) -> Pictures | Vec
 
 
 @dataclass(frozen=True)
-class Scale:
-    """(zero, unit) of an image's numbers; None: running statistics of each channel."""
-
-    fixed: tuple[float, float] | None
-
-    def __call__(self, images: Tensor, first: int, normaliser: RunningNormaliser) -> Tensor:
-        """Images (batch, count, channels, height, width); `first` is the index of the channels'
-        means in the normaliser, followed by their mean squares.
-        """
-        if self.fixed is not None:
-            zero, unit = self.fixed
-            return (images - zero) / unit
-        passes = normaliser.passes
-        if passes is True:
-            return images.clamp(-_CLIP, _CLIP)
-        channels = images.shape[2]
-        mean, square = normaliser.mean[first : first + 2 * channels].split(channels)
-        std = (square - mean.square()).clamp_min(0).sqrt().clamp_min(_LEAST_UNIT)
-        if passes is None:  # the same numbers, chosen where the graph runs
-            few = normaliser.count < 2
-            mean, std = mean.masked_fill(few, 0), std.masked_fill(few, 1)
-        parts = (values.to(images.dtype).view(-1, 1, 1) for values in (mean, std))
-        return ((images - next(parts)) / next(parts)).clamp(-_CLIP, _CLIP)
-
-
-@dataclass(frozen=True)
 class Prepared:
     """Images of a part of the observation, and their preprocessing."""
 
     pictures: Pictures
-    scale: Scale
+    scale: tuple[float, float] | None
+    """(zero, unit) of the numbers; None: running statistics of each channel."""
     crop: tuple[int, int, int, int]
     grey: bool
     size: tuple[int, int] | None
@@ -300,6 +275,25 @@ class Prepared:
             images = smaller.view(len(images), -1, *smaller.shape[1:])
         return images
 
+    def scaled(self, images: Tensor, first: int, normaliser: RunningNormaliser) -> Tensor:
+        """Images (batch, count, channels, height, width); `first` is the index of the channels'
+        means in the normaliser, followed by their mean squares.
+        """
+        if self.scale is not None:
+            zero, unit = self.scale
+            return (images - zero) / unit
+        passes = normaliser.passes
+        if passes is True:
+            return images.clamp(-_CLIP, _CLIP)
+        channels = images.shape[2]
+        mean, square = normaliser.mean[first : first + 2 * channels].split(channels)
+        std = (square - mean.square()).clamp_min(0).sqrt().clamp_min(_LEAST_UNIT)
+        if passes is None:  # the same numbers, chosen where the graph runs
+            few = normaliser.count < 2
+            mean, std = mean.masked_fill(few, 0), std.masked_fill(few, 1)
+        parts = (values.to(images.dtype).view(-1, 1, 1) for values in (mean, std))
+        return ((images - next(parts)) / next(parts)).clamp(-_CLIP, _CLIP)
+
     def spread(self, seen: Tensor) -> Tensor:
         """Map a bool mask of the camera's pixels to the preprocessed pixels, (count, height,
         width); cropped pixels are omitted.
@@ -314,45 +308,45 @@ class Prepared:
         return whole
 
 
-def prepared(
-    pictures: Pictures, scaling: ImageScaling, geometry: Geometry | None,
-    crop: tuple[int, int, int, int], grey: bool, size: tuple[int, int] | None,
-) -> Prepared:  # fmt: skip
+def prepared(pictures: Pictures, config: SeeingConfig, geometry: Geometry | None) -> Prepared:
     """The preprocessing of a part's images; see `PolicyConfig` for the settings.
 
     Raises:
         ValueError: if the images are too small or have no colours.
     """
-    if grey and pictures.channels % 3:
+    if config.grey and pictures.channels % 3:
         raise ValueError(
             f"grey must be false for {pictures.key}, whose images have {pictures.channels} "
             "channels, which are not red, green and blue"
         )
-    top, bottom, left, right = crop
+    top, bottom, left, right = crop = config.image_crop
     if top + bottom >= pictures.height or left + right >= pictures.width:
         raise ValueError(
             f"crop must leave something of the {pictures.height} x {pictures.width} pixels of "
             f"{pictures.key}, got {list(crop)}"
         )
-    return Prepared(pictures, _scale(pictures, scaling, geometry), crop, grey, size)
+    scale = _scale(pictures, config.image_scaling, geometry)
+    return Prepared(pictures, scale, crop, config.grey, config.image_px)
 
 
-def _scale(pictures: Pictures, scaling: ImageScaling, geometry: Geometry | None) -> Scale:
+def _scale(
+    pictures: Pictures, scaling: ImageScaling, geometry: Geometry | None
+) -> tuple[float, float] | None:
     known = {} if geometry is None else geometry.image_scaling
     if isinstance(scaling, tuple):
-        return Scale(scaling)
+        return scaling
     if isinstance(scaling, dict):
         if pictures.key in scaling:
-            return Scale(scaling[pictures.key])
+            return scaling[pictures.key]
         scaling = "auto"
     if scaling == "auto" and pictures.key in known:
         zero, unit = known[pictures.key]
-        return Scale((float(zero), float(unit)))
+        return float(zero), float(unit)
     if scaling == "running" or not pictures.is_bounded:
         if scaling == "space":
             raise ValueError(
                 f"image_scaling must be running or [zero, unit] for {pictures.key}, which has no "
                 "bounds that tell, got space"
             )
-        return Scale(None)
-    return Scale(((pictures.low + pictures.high) / 2, (pictures.high - pictures.low) / 2))
+        return None
+    return (pictures.low + pictures.high) / 2, (pictures.high - pictures.low) / 2

@@ -53,16 +53,13 @@ class PolicyInputs:
         self.observations = Observations(observation_space, config.layout, geometry)
         is_projected = isinstance(config, PlaceMemoryConfig)
         self.images = [
-            prepared(
-                part, config.image_scaling, geometry, config.image_crop, config.grey,
-                config.image_px,
-            )
+            prepared(part, config, geometry)
             for part in ([] if is_projected else self.observations.pictures)
-        ]  # fmt: skip
+        ]
         self.statistics_at, end = [], self.observations.vector_size
         for images in self.images:
             self.statistics_at.append(end)
-            end += 0 if images.scale.fixed else 2 * images.shape[0]
+            end += 0 if images.scale else 2 * images.shape[0]
         self.measured = end
         self.votes = self._votes(config, geometry, action_space)
         self.head = head_for(action_space, None if geometry is None else geometry.footholds)

@@ -257,7 +257,7 @@ def _cameras(images: Prepared, geometry: Geometry) -> list[_Camera] | str:
     shape = (seen.count, seen.height, seen.width, 3)
     if rays is None or places is None or rays.size != np.prod(shape):
         return f"the rays and the place of each camera of {seen.key}, and the geometry gives none"
-    if seen.channels != 1 or images.scale.fixed is None:
+    if seen.channels != 1 or images.scale is None:
         return f"{seen.key} to be depth in metres, of one channel and a scale"
     top, bottom, left, right = images.crop
     rays = rays.reshape(shape)[:, top : shape[1] - bottom, left : shape[2] - right]

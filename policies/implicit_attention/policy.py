@@ -128,8 +128,8 @@ class ImplicitAttentionPolicy(SeeingPolicy):
         if self.inputs.votes is None:
             return super()._pictures(observations)
         read = [images.read(observations, torch.float32) for images in self.inputs.images]
-        seen, scale = self.inputs.votes.view(read), self.inputs.images[0].scale
-        return [scale(seen, 0, self.normaliser)]
+        seen = self.inputs.votes.view(read)
+        return [self.inputs.images[0].scaled(seen, 0, self.normaliser)]
 
     def attended_tokens(self, observations: Mapping[str, Tensor]) -> Tensor:
         """The tokens that attention sees, (batch, tokens, features)."""
