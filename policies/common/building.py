@@ -21,7 +21,7 @@ from policies.vision_performer.config import PooledPolicyConfig, VisionPolicyCon
 from policies.vision_performer.policy import fits_implicit, observed
 
 _MOST_TOKENS = 2**15
-"""Of all images: two cameras of 96 x 128 pixels have 24,576; exact attention takes seconds."""
+"""Of all images together; two cameras of 96 x 128 pixels have 24,576 tokens."""
 _MOST_SEEN = 2**28
 """Numbers of all tokens together, which overlapping patches multiply."""
 _MOST_FEATURES, _MOST_HYBRID_FEATURES, _MOST_OF_HEADS = 2**12, 2**14, 2**16

@@ -28,7 +28,7 @@ class Normalised(Policy, Protocol):
     """A policy that normalises by running statistics of the training observations."""
 
     normaliser: RunningNormaliser
-    """Of k numbers; trainers set its statistics."""
+    """Normalises k numbers; trainers set its statistics."""
 
     def measured(self, observation: Any) -> NDArray[np.float64]:
         """The values of one observation that are normalised, (k,)."""

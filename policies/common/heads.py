@@ -142,7 +142,7 @@ class BoxHead:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of an action."""
+        """Shape of an action."""
         return self._space.shape
 
 

@@ -29,7 +29,7 @@ class OwnPolicyConfig:
     """Its class, "module:Class", or its name among the entry points `foveate.policies` of an
     installed package."""
     options: dict[str, Any] = field(default_factory=dict)
-    """What the class is given beside spaces, by name; `policy.x` is the same as
+    """Keyword arguments of the class beside the spaces; `policy.x` is the same as
     `policy.options.x`."""
 
     @model_validator(mode="before")

@@ -68,7 +68,7 @@ Repair = Literal["none", "holes", "full"]
 EXACT = "softmax"
 """Name under which exact softmax attention is chosen in place of a feature map."""
 CONTROLLERS = ("auto", "vote", "mlp", "lstm", "gru")
-"""What `PolicyConfig.controller` may be, beside one of the user's own."""
+"""Built-in values of `PolicyConfig.controller`."""
 SCALED = tuple(name for name in CONTROLLERS if name != "vote")
 """Those whose last layer `init_output` scales; auto is mlp then."""
 Projection = Literal[
@@ -76,7 +76,7 @@ Projection = Literal[
 ]
 """Names of `attention.available_projections()`."""
 CHECKED = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
-"""Of all settings: unknown keys and numbers that are not finite are errors."""
+"""Configuration of all settings: unknown keys and numbers that are not finite are errors."""
 NotNegative = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1, le=10_000)]
 _DEFAULT_MAP = ("angular_hybrid", "hyperbolic", "orthogonal")
@@ -170,12 +170,12 @@ class SeeingConfig(Buildable):
     """Patches that reach beyond an image: filled up with zeros (pad), or left out (drop); auto:
     pad without `stride`, else drop."""
     layout: dict[str, Layout] = Field(default_factory=dict)
-    """How the axes of an image are meant, by its key in the observation ("observation" where that
-    is no Dict): N images apart, T frames, C channels, H rows, W columns; or vector, no image.
+    """Meaning of an image's axes, by its key in the observation ("observation" if it is no Dict): N
+    separate images, T frames, C channels, H rows, W columns; or vector, no image.
     What is not named is [H, W]; of three axes the shorter of first and last is the channels; a
     fourth, the first, is frames, which are channels too; or as the robot's geometry says."""
     image_scaling: ImageScaling = "auto"
-    """What of an image's numbers is 0, and what more is 1: [zero, unit], for all images or by key;
+    """Offset and scale of an image's values: [zero, unit], for all images or by key;
     space: middle and half of the space's bounds; running: mean and standard deviation of each
     channel over what training sees; auto: as the robot's geometry says, else space, else, where a
     space has no bounds, running."""
@@ -186,9 +186,9 @@ class SeeingConfig(Buildable):
     grey: bool = False
     """Bring colours to one channel, by the eye's weights for red, green and blue."""
     repair: Repair = "none"
-    """Repair of depth images before the policy looks, see `policies.common.depth_repair`: holes,
-    pixels that return nothing, are filled; full: false returns are mended too, by what was seen
-    last. Losses take images as they are recorded."""
+    """Repair of depth images before the policy sees them, see `policies.common.depth_repair`.
+    holes: pixels without a return are filled; full: false returns are replaced too, by the last
+    image. Losses use images as they are recorded."""
     standardise: bool = False
     """Cloning without the controller vote: bring each pixel to mean 0 and variance 1 over the
     demonstrations; before that, and otherwise, `image_scaling` holds."""
@@ -200,7 +200,7 @@ class SeeingConfig(Buildable):
     num_lambda_features: int = Field(default=8, ge=1)
     """Number n of random projections of a hybrid's coefficient."""
     num_clusters: int = Field(default=2, ge=1)
-    """Clusters of queries, and of keys, that a clustered hybrid tells apart."""
+    """Number of clusters of queries, and of keys, of a clustered hybrid."""
     hybrid_base: Literal["hyperbolic", "positive", "oprf"] = "hyperbolic"
     """First base of a hybrid, beside trig: hyperbolic shares trig's random vectors, another has its
     own."""
@@ -209,18 +209,18 @@ class SeeingConfig(Buildable):
     feature_seed: int = Field(default=0, ge=0, lt=2**62)
     """Seed of the random projections."""
     controller: OwnName = "mlp"
-    """What turns what was seen into an action."""
+    """Controller that turns attention output and vector into an action."""
     hidden: tuple[int, ...] = (32,)
     """Widths of the hidden layers; none: a linear map (mlp). The last is that of what is remembered
     (lstm, gru)."""
     last_action: bool = False
-    """Whether the controller is given the action before, zeros at the beginning of an episode; not
-    with votes."""
+    """Whether the controller receives the previous action, zeros at the beginning of an episode;
+    not with votes."""
     init_seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of the initial parameters."""
     init_output: float = Field(default=1.0, ge=0, le=100)
-    """Times the initial weights of the controller's last layer: 0 begins in the middle of the
-    actions, whatever is seen; not with votes."""
+    """Factor of the initial weights of the controller's last layer: 0 begins in the middle of the
+    action space for every observation; not with votes."""
 
     @model_validator(mode="after")
     def _sound(self) -> Self:

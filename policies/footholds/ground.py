@@ -47,7 +47,7 @@ class PlacePlan:
 
     @property
     def numbers(self) -> int:
-        """Of proprioception."""
+        """Size of proprioception."""
         return int(self.proprio.stop - self.proprio.start)
 
     @property
@@ -134,7 +134,7 @@ class Ground(nn.Module):
     angles: Tensor
     """(cameras, 2), pitch below forward and yaw, that the rays are of."""
     corrections: Tensor
-    """Of pitch that `in_plane` tries, radians."""
+    """Corrections of the pitch that `in_plane` tries, radians."""
 
     def __init__(self, plan: PlacePlan, hole_m: float) -> None:
         super().__init__()

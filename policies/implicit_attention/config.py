@@ -23,11 +23,11 @@ class PolicyConfig(SeeingConfig):
     name: Literal["implicit_attention"] = "implicit_attention"
     """Kind of policy."""
     variant: Literal["masking", "rank", "trans"] = "masking"
-    """What attention hands to the controller: the image with the lesser tokens zeroed, the best
+    """Attention output: the image with the lesser tokens zeroed, the best
     tokens in order of score (to an image controller, vote, the same as masking), or values mixed by
     attention."""
     rank_with: Literal["both", "values", "places"] = "both"
-    """What of the best tokens rank hands on: values and place codes, values, or row and column
+    """Output of rank for the best tokens: values and place codes, values, or row and column
     alone (and image, where there are several), each from -1 to 1."""
     selection: Literal["learned", "random", "all"] = "learned"
     """Tokens to keep: by attention score, a fixed random set, or all (no attention)."""

@@ -46,45 +46,43 @@ class PlaceMemoryConfig(SeeingConfig):
     keys: Literal["geometry", "learned"] = "geometry"
     """Where pixels are: projected by the cameras' geometry, or learned (of one camera)."""
     key_prior: tuple[float, float] = (0.0, 0.8)
-    """Of learned keys, what row and column of a pixel, from -1 to 1, say of the place ahead before
-    training: (0, 0.8) where columns run from near to far, (-0.8, 0) where rows run from far."""
+    """Initial weights of a pixel's row and column, from -1 to 1, in a learned key: (0, 0.8) if
+    columns run from near to far, (-0.8, 0) if rows run from far to near."""
     key_stride: int = Field(default=1, ge=1)
-    """Of learned keys, one pixel in so many is gone through in training, others at each decision;
-    a divisor of 192. Acting goes through all."""
+    """Training of learned keys uses one pixel in this many, other ones at each decision; a divisor
+    of 192. Acting uses all pixels."""
     feature_map: OwnName = "harmonic"
     """Features of places on the circle, of linear memory; of learned keys with none and gru too."""
     num_features: int = Field(default=26, ge=1)
     """Number m of the feature map: of harmonic, the highest harmonic, which makes 2 m + 1
     features."""
     rule: Literal["sum", "delta"] = "sum"
-    """Of linear memory, what is written: added to the sums, or, by the delta rule, a correction of
-    what is read there."""
+    """Update of the linear memory: add tokens to the sums, or, by the delta rule, correct the value
+    that is read at their place."""
     rate: float = Field(default=0.1, gt=0, le=1)
-    """Of the delta rule, the share of the difference that a token corrects."""
+    """Share of the difference that a token corrects by the delta rule."""
     pool_m: float | None = Field(default=None, gt=0, le=0.5)
-    """Of linear memory, length of path over which the pixels of a frame become one token; null:
-    each is one."""
+    """Length of path whose pixels the linear memory pools into one token; null: no pooling."""
     write_tokens: int | None = Field(default=None, ge=1, le=10_000)
-    """Of linear memory with keys by geometry, how many pixels of a frame are written; null: all
-    that count."""
+    """Number of pixels of a frame that the linear memory writes, with keys by geometry; null: all
+    pixels on the ground between the feet."""
     write_choice: Literal["learned", "random"] = "learned"
-    """Of `write_tokens`, which: the best by an Implicit Attention Policy's scores, which the loss
-    trains through the memory; or random ones, others at each step."""
+    """Choice of the `write_tokens` pixels: the best by an Implicit Attention Policy's scores, which
+    the loss trains through the memory; or random ones, new at each step."""
     width_m: float = Field(default=0.03, gt=0, le=1)
     """Standard deviation of the kernel of places, metres."""
     circle_m: float = Field(default=2.0, ge=0.5, le=100)
     """Length of path that places tell apart: its ends are joined to a circle, metres. Where the
     path turns, of either side of the ground."""
     forgetting: float = Field(default=0.95, gt=0, le=1)
-    """What a decision leaves of the weight of what was written before it."""
+    """Factor by which each decision discounts the weight of earlier tokens."""
     exact_s: float | None = Field(default=10.0, gt=0, le=600)
-    """Of exact memory, how long a frame is kept, seconds; null: as long as the episode lasts."""
+    """Time for which exact memory keeps a frame, seconds; null: until the episode ends."""
     cell_m: float = Field(default=0.01, gt=0, le=0.2)
-    """Of a grid, none and gru, the length of a cell, metres; where the path turns, of either
-    side."""
+    """Side of a cell of the memories grid, none and gru, metres."""
     fit_pitch: bool = False
-    """Of a grid, whether the pitch of the cameras is corrected so that most of what is seen lies in
-    the plane of the stones' tops."""
+    """Whether a grid corrects the pitch of the cameras so that most pixels lie in the plane of the
+    stones' tops."""
     reach_m: float = Field(default=0.2, gt=0, le=1)
     """How far ahead of and behind its nominal foothold a leg reads, metres."""
     spacing_m: float = Field(default=0.01, gt=0, le=0.2)
@@ -94,12 +92,12 @@ class PlaceMemoryConfig(SeeingConfig):
     decision_s: float = Field(default=0.05, gt=0, le=10)
     """Time from one decision to the next, seconds, which odometry integrates velocity by."""
     controller: OwnName = "mlp"
-    """What turns reads, cue and proprioception into footholds: a small dense network (mlp, auto),
-    a template over what is read, of 23 parameters (vote), one that remembers too (lstm, gru), or
-    a custom one (module:Class)."""
+    """Controller that turns reads, cue and proprioception into footholds: a small dense network
+    (mlp, auto), a template of 23 parameters over the reads (vote), a recurrent network (lstm, gru),
+    or a custom one (module:Class)."""
     hidden: tuple[int, ...] = (64, 32)
-    """Widths of the hidden layers; none: a linear map (mlp). The last is that of what is remembered
-    (lstm, gru)."""
+    """Widths of the hidden layers; none: a linear map (mlp). The last is that of the recurrent
+    layer (lstm, gru)."""
 
     @model_validator(mode="after")
     def _known(self) -> Self:

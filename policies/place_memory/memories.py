@@ -200,7 +200,7 @@ class ExactState(NamedTuple):
     """The stored tokens, (batch, tokens)."""
 
     cosines: Tensor
-    """Of the angle on the circle, as the following."""
+    """Cosines of the angles on the circle."""
     sines: Tensor
     holes: Tensor
     log_weight: Tensor

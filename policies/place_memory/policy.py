@@ -53,9 +53,9 @@ class Remembered(NamedTuple):
     written: Any
     """State of the memory, a NamedTuple of tensors (batch, ...)."""
     in_plane: Tensor
-    """Of a fitted pitch, how many pixels spoke for each correction: (batch, corrections)."""
+    """Number of pixels that support each correction of a fitted pitch: (batch, corrections)."""
     steps: Tensor
-    """Of a random choice of what is written, steps made in the episode: (batch, 1)."""
+    """Steps made in the episode, for a random choice of tokens: (batch, 1)."""
 
 
 class PlaceMemoryPolicy(SeeingPolicy):
@@ -161,8 +161,8 @@ class PlaceMemoryPolicy(SeeingPolicy):
     def prepared(
         self, observations: Mapping[str, Tensor], starts: Tensor | None
     ) -> Mapping[str, Tensor]:
-        """What the memory recalls at each of observations (N, ...), which nothing that is trained
-        changes; where keys or a choice are learned, what was seen."""
+        """The memory's output at each of the observations (N, ...), which training does not change;
+        with learned keys or a learned choice, the observations themselves."""
         if self._learns_memory:
             return observations
         count = len(next(iter(observations.values())))
@@ -236,8 +236,8 @@ class PlaceMemoryPolicy(SeeingPolicy):
     def _tokens(
         self, flat: Mapping[str, Tensor], starts: Tensor, seen: Remembered
     ) -> tuple[Tokens, Tensor, Tensor, Tensor]:
-        """Of steps (n, ...): places from the base, holes and weights, each (n, tokens), and places
-        (n, tokens, 2) where the path turns; the cue of how holes lie across the path; and the
+        """Tokens of steps (n, ...): places from the base, holes and weights, each (n, tokens), and
+        places (n, tokens, 2) where the path turns; the cue of how holes lie across the path; and the
         next state of a fitted pitch and of the count of steps."""
         steps = seen.steps
         if self.learned is not None:

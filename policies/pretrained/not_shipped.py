@@ -18,7 +18,7 @@ class Remade(NamedTuple):
     """How to retrain a policy."""
 
     command: str
-    """As a shell takes it, in any directory."""
+    """Shell command, for any directory."""
     path: str
     """The run or checkpoint that the command leaves, relative to that directory."""
 
@@ -74,4 +74,4 @@ NOT_SHIPPED: dict[str, Remade] = {
     ),
     "bimanual_sweep_softmax": _arm(_SWEEP, "exact softmax", 1, feature_map="softmax"),
 }
-"""By the name that the policy had."""
+"""How to retrain each policy, by its name."""

@@ -33,7 +33,7 @@ class VisionPolicyConfig(Buildable):
     name: Literal["vision_performer"] = "vision_performer"
     """Kind of policy."""
     form: Literal["implicit"] = "implicit"
-    """Which of its kind: a colour image and a pose, and actions of low energy."""
+    """Form of the policy: a colour image and a pose, and actions of low energy."""
     image_scale: int = Field(default=1, ge=1, le=1000)
     """Side of the squares of pixels that are averaged before patching; 1: the full image."""
     patch: tuple[int, int] = (25, 25)
@@ -55,7 +55,7 @@ class VisionPolicyConfig(Buildable):
     num_lambda_features: int = Field(default=8, ge=1)
     """Number n of random projections of a hybrid's coefficient, a head."""
     num_clusters: int = Field(default=2, ge=1)
-    """Clusters of queries, and of keys, that a clustered hybrid tells apart in each head."""
+    """Number of clusters of queries, and of keys, of a clustered hybrid in each head."""
     hybrid_base: Literal["hyperbolic", "positive", "oprf"] = "hyperbolic"
     """First base of a hybrid, beside trig: hyperbolic shares trig's random vectors, another has its
     own."""
@@ -75,14 +75,14 @@ class VisionPolicyConfig(Buildable):
     """Numbers that the context reads of each patch token after the last block, in their places; 0:
     of the tokens' mean instead, all places alike."""
     context_dim: int = Field(default=128, ge=1, le=2**16)
-    """Width of what the encoder hands to the head."""
+    """Width of the encoder's output, which the head reads."""
     head: Literal["autoregressive", "joint", "explicit"] = "autoregressive"
     """One energy for each action dimension, given the dimensions before it; one energy of the whole
     action; or regression with squared errors, the baseline."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the head's hidden layers; of each dimension's own for the autoregressive head."""
     negatives: int = Field(default=64, ge=1, le=2**16)
-    """Uniform actions that each demonstrated one is told from; one set a dimension for the
+    """Uniform actions against which each demonstrated one is compared; one set a dimension for the
     autoregressive head."""
     action_noise: float = Field(default=0.005, ge=0, le=1e6)
     """Standard deviation of the noise on demonstrated actions, in units of the normalised action:
@@ -98,8 +98,8 @@ class VisionPolicyConfig(Buildable):
     """Standard deviation of the noise after the first of these rounds, in units of the normalised
     action (from -1 to 1); halved every round. derivative_free wants about 0.33."""
     temperature: float = Field(default=0.25, ge=0, le=1e6)
-    """Of the autoregressive search: after a first round one candidate is drawn with weights
-    softmax(-energy / temperature), and the best around it is taken; 0: the best of all, which can
+    """Temperature of the autoregressive search: after a first round one candidate is drawn with
+    weights softmax(-energy / temperature), and the best around it is taken; 0: the best of all, which can
     hold still for ever where two dimensions disagree."""
     langevin_steps: int = Field(default=100, ge=1, le=5000)
     """Steps of a Langevin chain for an action."""
@@ -150,7 +150,7 @@ class PooledPolicyConfig(SeeingConfig):
     name: Literal["vision_performer"] = "vision_performer"
     """Kind of policy."""
     form: Literal["pooled"] = "pooled"
-    """Which of its kind: the tokens of any images are pooled, and a controller acts by that."""
+    """Form of the policy: the tokens of any images are pooled, and a controller acts on that."""
     embed_dim: int = Field(default=8, ge=1, le=2**12)
     """Width of a token; a multiple of `heads`."""
     depth: int = Field(default=1, ge=1, le=256)
