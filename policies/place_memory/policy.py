@@ -237,8 +237,8 @@ class PlaceMemoryPolicy(SeeingPolicy):
         self, flat: Mapping[str, Tensor], starts: Tensor, seen: Remembered
     ) -> tuple[Tokens, Tensor, Tensor, Tensor]:
         """Tokens of steps (n, ...): places from the base, holes and weights, each (n, tokens), and
-        places (n, tokens, 2) where the path turns; the cue of how holes lie across the path; and the
-        next state of a fitted pitch and of the count of steps."""
+        places (n, tokens, 2) where the path turns; the cue of holes across the path; and the next
+        state of a fitted pitch and of the count of steps."""
         steps = seen.steps
         if self.learned is not None:
             return *self.learned(flat), seen.in_plane, steps

@@ -99,8 +99,8 @@ class VisionPolicyConfig(Buildable):
     action (from -1 to 1); halved every round. derivative_free wants about 0.33."""
     temperature: float = Field(default=0.25, ge=0, le=1e6)
     """Temperature of the autoregressive search: after a first round one candidate is drawn with
-    weights softmax(-energy / temperature), and the best around it is taken; 0: the best of all, which can
-    hold still for ever where two dimensions disagree."""
+    weights softmax(-energy / temperature), and the best around it is taken; 0: the best of all,
+    which can hold still for ever where two dimensions disagree."""
     langevin_steps: int = Field(default=100, ge=1, le=5000)
     """Steps of a Langevin chain for an action."""
     langevin_step_start: float = Field(default=0.1, gt=0, le=1e6)
