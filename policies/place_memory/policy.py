@@ -23,6 +23,7 @@ from policies.common.base_policy import SeeingPolicy
 from policies.common.geometry import Geometry
 from policies.common.recurrent_state import RecurrentState
 from policies.footholds.ground import Ground, lateral_cue, turned
+from policies.footholds.vote import PlaceVotes
 from policies.place_memory.config import PlaceMemoryConfig
 from policies.place_memory.localisation import (
     banded_cue,
@@ -37,7 +38,6 @@ from policies.place_memory.localisation import (
 from policies.place_memory.memories import ExactPlaces, LinearPlaces, PlaceGrid, SteppedPlaces
 from policies.place_memory.remembered import RememberedGround, places_about, seen_about
 from policies.place_memory.tokens import LearnedChoice, LearnedKeys, RandomChoice, Tokens, choice_of
-from policies.place_memory.votes import PlaceVotes
 
 _RECALLED = "recalled"
 """Key of the memory's output, which replaces images in prepared observations."""
