@@ -264,8 +264,10 @@ REMEMBERING = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("actions", ["bounded", "discrete from", "grid", "switches"])
-@pytest.mark.parametrize("settings", REMEMBERING)
+@pytest.mark.parametrize(
+    ("settings", "actions"),
+    [*zip(2 * REMEMBERING, itertools.cycle(["bounded", "discrete from", "grid", "switches"]))],
+)
 def test_steps_in_a_row_are_the_same_as_one_by_one(settings, actions):
     """Two episodes, one behind the other, and beside them the other way round."""
     space = OBSERVATIONS["image and vector"]
