@@ -12,18 +12,26 @@ An estimate of a kernel, and scores of tokens:
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from torch.serialization import add_safe_globals
+
 from attention import kernels, recurrent, theory
 from attention.components import component, current_component
+from attention.decoding import DecodingState
+from attention.denominators import KeyStatistics
 from attention.diagnosis import Diagnosis, diagnose
 from attention.exact import ExactSoftmax
 from attention.features import FeatureMap, ScaledFeatures
 from attention.linear import linear_attention
 from attention.matrix import attention_matrix
-from attention.memory import LinearMemory
+from attention.memory import DeltaState, LinearMemory
 from attention.module import RandomFeatureAttention
 from attention.projections import available_projections, projection
 from attention.registry import available, feature_map, find_map
 from attention.scores import softmax_token_scores, token_scores
+from attention.sums import LinearAttentionState
+
+add_safe_globals([DecodingState, DeltaState, KeyStatistics, LinearAttentionState])
+"""`torch.load` reads recurrent states, which are NamedTuples of tensors, by default."""
 
 if TYPE_CHECKING:
     from attention import compositional as compositional

@@ -2,16 +2,18 @@
 
 Sums are kept in units of the largest key scale up to each query, by a running maximum, so that a
 later key, however large, changes no earlier output by a bit. With forgetting, key j has the weight
-d_{j+1} ... d_i at query i: within a chunk its log-scale grows by -log(d_1 ... d_j), and the chunk's
-total is subtracted from the state's log-scale.
+d_{j+1} ... d_i at query i (`attention.decays`).
 """
 
 from collections.abc import Iterable
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
+from torch.nn import functional
 
 from attention.components import SCORE, component
+from attention.decays import Decays, Weights
 from attention.denominators import bounded, divide, raised, rounding_floor
 from attention.joining import joined
 from attention.norms import lengths
@@ -25,7 +27,8 @@ from attention.products import (
 )
 from attention.relative import largest_entry
 from attention.running import running_max
-from attention.sums import LinearAttentionState, absorb, empty_state
+from attention.sums import LinearAttentionState, LongSum, empty_state, running_sums
+from attention.tracing import is_exporting
 
 CHUNK = 64
 """Chunk length on a CPU: within a chunk the quadratic form on the features is used."""
@@ -39,9 +42,12 @@ QueryBlock = tuple[Features, Tensor | None]
 
 
 def chunk_rows(like: Tensor) -> int | None:
-    """Return the chunk length for the device of `like` (..., L, .). None means a single chunk: a
-    graph exported for any L has no loop over chunks and takes O(L^2)."""
-    if not isinstance(like.shape[-2], int):
+    """Return the chunk length for the device of `like` (..., L, .). None means a single block.
+
+    A graph exported for any L has no loop over chunks and takes O(L^2). A compiled graph processes
+    all chunks together (`_all_chunks`), so that one graph serves many lengths.
+    """
+    if not isinstance(like.shape[-2], int) or (is_compiling() and not is_exporting()):
         return None
     return CHUNK if like.device.type == "cpu" else ACCELERATOR_CHUNK
 
@@ -58,74 +64,129 @@ def causal_blocks(
     keys: Iterable[KeyBlock],
     signed: bool,
     state: LinearAttentionState | None = None,
-    log_decays: Iterable[Tensor] | None = None,
+    decays: Iterable[Tensor] | None = None,
 ) -> tuple[Tensor, LinearAttentionState]:
     """Return the outputs (..., L, dv) of all chunks in order and the final state.
 
     Args:
         state: the state of earlier tokens, or None if there are none.
-        log_decays: (..., C, 1) for each chunk, the log of the factor by which each token multiplies
+        decays: (..., C, 1) for each chunk, the factor from 0 to 1 by which each token multiplies
             the earlier sums.
     """
+    if decays is None and is_compiling() and not is_exporting():
+        ((phi_q, log_floor),), ((phi_k, log_scale, v),) = queries, keys
+        with component(SCORE), full_precision(v):
+            start = empty_state(phi_k.mantissa, v) if state is None else state
+            return _all_chunks(start, phi_q, log_floor, (phi_k, log_scale, v), signed)
     outputs = []
-    own, earlier = False, None
-    decays = iter(log_decays) if log_decays is not None else None
+    sums = earlier = None
+    factors = iter(decays) if decays is not None else None
     for (phi_q, log_floor), (phi_k, log_scale, v) in zip(queries, keys, strict=True):
         with component(SCORE), full_precision(v):
-            if state is None:
-                state, own = empty_state(phi_k.mantissa, v), True
-            forgotten = None
-            if decays is not None:
-                forgotten = next(decays).cumsum(-2)
-                log_scale = log_scale - forgotten
-            if earlier is None or earlier.shape[0] < v.shape[-2]:
-                earlier = v.new_ones(v.shape[-2], v.shape[-2]).tril()
-            block = phi_k, log_scale, v
-            outputs.append(_chunk(state, phi_q, log_floor, block, signed, forgotten, earlier))
-            state = absorb(state, phi_k, log_scale, v, signed, own=own)
-            own = True
-            if forgotten is not None:
-                state = state._replace(log_scale=state.log_scale + forgotten[..., -1:, :])
-    assert state is not None
-    return joined(outputs, -2), state
+            if sums is None:
+                empty = state is None
+                sums = LongSum(
+                    empty_state(phi_k.mantissa, v) if state is None else state, own=empty
+                )
+            state = sums.total
+            decay = None if factors is None else Decays.of(next(factors))
+            if decay is not None:
+                weights = decay.weights(log_scale, state.log_scale)
+            else:
+                if earlier is None or earlier.shape[0] < v.shape[-2]:
+                    earlier = v.new_ones(v.shape[-2], v.shape[-2]).tril()
+                weights = _weights(state, log_scale, earlier)
+            block = phi_k, weights, v
+            outputs.append(_chunk(state, phi_q, log_floor, block, signed, decay))
+            gates, end = None, None
+            if decay is not None:
+                log_scale, gates, end = decay.at_end(log_scale)
+            sums.absorb(phi_k, log_scale, v, signed, gates, end)
+    assert sums is not None
+    return joined(outputs, -2), sums.total
+
+
+def _all_chunks(
+    state: LinearAttentionState,
+    queries: Features,
+    log_floor: Tensor | None,
+    keys: KeyBlock,
+    signed: bool,
+) -> tuple[Tensor, LinearAttentionState]:
+    """Return what `causal_blocks` does, from the states before all chunks at once."""
+    phi_k, log_scale, v = keys
+    length = v.shape[-2]
+    rows = next((rows for rows in _COMPILED if length <= rows * rows), _COMPILED[-1])
+    missing = -length % rows
+
+    def chunks(tokens: Tensor, filled: float = 0.0) -> Tensor:
+        padded = functional.pad(tokens, (0, 0, 0, missing), value=filled)
+        return padded.unflatten(-2, (-1, rows))
+
+    phi_q, phi_k = (
+        Features(*(t if t is None else chunks(t) for t in phi)) for phi in (queries, phi_k)
+    )
+    log_scale, v = chunks(log_scale, -torch.inf), chunks(v)
+    floors = None if log_floor is None else chunks(log_floor)
+    after = running_sums(state, phi_k, log_scale, v, signed, None, v.new_ones(v.shape[:-2]))
+    before = LinearAttentionState(
+        *(
+            torch.cat((first.unsqueeze(-3), rest[..., :-1, :, :]), -3)
+            for first, rest in zip(state, after, strict=True)
+        )
+    )
+    weights = _weights(before, log_scale, v.new_ones(rows, rows).tril())
+    outputs = _chunk(before, phi_q, floors, (phi_k, weights, v), signed, None)
+    last = LinearAttentionState(*(entry[..., -1, :, :] for entry in after))
+    return outputs.flatten(-3, -2)[..., :length, :], last
+
+
+_COMPILED = (64, 256, 1024)
+"""Chunk lengths of compiled graphs: the smallest whose square is at least L."""
+
+
+def _weights(state: LinearAttentionState, log_scale: Tensor, earlier: Tensor) -> Weights:
+    """Return the weights of keys with log-scales (..., C, 1), and of the state, at each query.
+
+    `earlier` (C or more, C or more) is 0 where the key comes after the query, else 1.
+    """
+    size = log_scale.shape[-2]
+    running = running_max(log_scale.detach(), -2)
+    reference = torch.maximum(state.log_scale.detach(), running)
+    # At most 0 for keys up to the query. Exponentials of -inf would take ten times as long.
+    exponents = (log_scale.mT - reference).clamp_max(0)
+    tokens = Features(exponents.exp() * earlier[:size, :size], exponents)
+    return Weights(tokens, exponential(state.log_scale - reference), reference)
 
 
 def _chunk(
     state: LinearAttentionState,
     queries: Features,
     log_floor: Tensor | None,
-    keys: KeyBlock,
+    keys: tuple[Features, Weights, Tensor],
     signed: bool,
-    forgotten: Tensor | None,
-    earlier: Tensor,
+    decay: Decays | None,
 ) -> Tensor:
-    """Return the outputs (..., C, dv) of one chunk.
-
-    `forgotten` is the log of all decays up to each token; `earlier` (C or more, C or more) is 0
-    where the key comes after the query, else 1.
-    """
-    phi_k, log_scale, v = keys
-    size = v.shape[-2]
-    running = running_max(log_scale.detach(), -2)
-    reference = torch.maximum(state.log_scale.detach(), running)
-    # At most 0 for keys up to the query. Exponentials of -inf would take ten times as long.
-    exponents = (log_scale.mT - reference).clamp_max(0)
-    decay = Features(exponents.exp() * earlier[:size, :size], exponents)
-    kept = exponential(state.log_scale - reference)
+    """Return the outputs (..., C, dv) of one chunk."""
+    phi_k, (tokens, kept, reference), v = keys
     unit = key_unit(v.dtype, signed)
     shared = phi_k.mantissa if signed else times(phi_k, unit)
     weights, values, normaliser = rows_times_each(
         queries, shared.mT, state.values, state.normaliser.mT
     )
-    weights = times(decay, weights)
-    numerator = weights @ v + times(kept, values)
-    denominator = weights.sum(-1, keepdim=True) + times(kept, normaliser)
-    # A floor is in absolute units, so the growth of the scales is subtracted.
-    absolute = reference if forgotten is None else reference + forgotten
+    weights, seen = times(tokens, weights), tokens.mantissa
+    values, normaliser = times(kept, values), times(kept, normaliser)
+    if decay is not None:
+        # After the products: their gradients could underflow before.
+        weights, seen = weights * decay.within, seen * decay.within
+        values, normaliser = values * decay.before, normaliser * decay.before
+    numerator = weights @ v + values
+    denominator = weights.sum(-1, keepdim=True) + normaliser
     if not signed:
-        return divide(numerator, raised(denominator, log_floor, absolute, unit=unit), signed)
-    mass = times(kept, state.mass) + decay.mantissa @ lengths(phi_k.mantissa)
+        return divide(numerator, raised(denominator, log_floor, reference, unit=unit), signed)
+    mass = times(kept, state.mass)
+    mass = (mass if decay is None else mass * decay.before) + seen @ lengths(phi_k.mantissa)
     floor = rounding_floor(lengths(queries.mantissa), mass)
-    ratio = divide(numerator, raised(denominator, log_floor, absolute, floor), signed)
+    ratio = divide(numerator, raised(denominator, log_floor, reference, floor), signed)
     running_value = running_max(largest_entry(v), -2)
     return bounded(ratio, torch.maximum(state.largest_value, running_value))

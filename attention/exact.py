@@ -1,6 +1,6 @@
 """Exact softmax attention with the interface of a feature map."""
 
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +9,7 @@ from attention.options import check_count
 from attention.precision import working_dtype
 from attention.scores import softmax_token_scores
 from attention.token_checks import check_tokens
+from attention.tracing import is_plain
 
 
 class ExactSoftmax(nn.Module):
@@ -59,9 +60,7 @@ class ExactSoftmax(nn.Module):
             # is NaN.
             blind = ~mask.any(-1, keepdim=True)
             mask = mask | blind
-        attended = nn.functional.scaled_dot_product_attention(
-            x, y, values, attn_mask=mask, is_causal=causal and mask is None, scale=1.0
-        )
+        attended = _attend(x, y, values, mask, causal and mask is None)
         return (attended if blind is None else attended.masked_fill(blind, 0)).to(dtype)
 
     def redraw(self, generator: torch.Generator) -> None:
@@ -80,3 +79,63 @@ class ExactSoftmax(nn.Module):
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}"
+
+
+def _attend(x: Tensor, y: Tensor, values: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    """softmax(x y^T) values; mask (..., L, S) is True where a key takes part."""
+    tokens = (x, y, values)
+    if not torch.compiler.is_compiling():
+        if not is_plain(*tokens):
+            return _by_parts(*tokens, mask, causal)
+        if torch.is_grad_enabled() and any(t.requires_grad for t in tokens):
+            attended: Tensor = _Twice.apply(*tokens, mask, causal)
+            return attended
+    return _fused(*tokens, mask, causal)
+
+
+def _fused(x: Tensor, y: Tensor, values: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    return nn.functional.scaled_dot_product_attention(
+        x, y, values, attn_mask=mask, is_causal=causal, scale=1.0
+    )
+
+
+def _by_parts(x: Tensor, y: Tensor, values: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    """The same from elementary operations, which have all derivatives."""
+    scores = x @ y.mT
+    if causal:
+        mask = torch.ones_like(scores[..., :1, :1], dtype=torch.bool).expand_as(scores).tril()
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    return scores.softmax(-1) @ values
+
+
+class _Twice(torch.autograd.Function):
+    """The fused product, which PyTorch differentiates once, with derivatives of any order."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, y: Tensor, values: Tensor, mask: Tensor | None, causal: bool
+    ) -> Tensor:
+        ctx.save_for_backward(x, y, values, mask)
+        ctx.causal = causal
+        with torch.enable_grad():
+            ctx.leaves = [t.detach().requires_grad_() for t in (x, y, values)]
+            ctx.attended = _fused(*ctx.leaves, mask, causal)
+        attended: Tensor = ctx.attended.detach()
+        return attended
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        *tokens, mask = ctx.saved_tensors
+        attended = ctx.attended
+        if torch.is_grad_enabled():  # the gradient is differentiated again
+            attended = _by_parts(*tokens, mask, ctx.causal)
+        else:
+            tokens = ctx.leaves
+        needed = [t for t, wanted in zip(tokens, ctx.needs_input_grad, strict=False) if wanted]
+        found = iter(
+            torch.autograd.grad(
+                attended, needed, grad, retain_graph=True, create_graph=torch.is_grad_enabled()
+            )
+        )
+        return *(next(found) if wanted else None for wanted in ctx.needs_input_grad[:3]), None, None

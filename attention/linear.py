@@ -19,7 +19,7 @@ from attention.components import SCORE, component
 from attention.joining import Rows
 from attention.precision import full_precision
 from attention.scales import scaled_tokens
-from attention.sums import absorb, empty_state, read
+from attention.sums import LongSum, empty_state, read
 from attention.token_checks import check_features, check_tokens, without_queries
 
 __all__ = ["CHUNK", "bidirectional_blocks", "linear_attention"]
@@ -88,13 +88,14 @@ def bidirectional_blocks(
 ) -> Tensor:
     """Attention of all `count` queries over all keys. Blocks are processed one at a time, all keys
     first."""
-    state = None
+    sums = None
     for phi_k, log_scale, v in keys:
         with component(SCORE), full_precision(v):
-            if state is None:
-                state = empty_state(phi_k.mantissa, v)
-            state = absorb(state, phi_k, log_scale, v, signed, own=True)
-    assert state is not None
+            if sums is None:
+                sums = LongSum(empty_state(phi_k.mantissa, v), own=True)
+            sums.absorb(phi_k, log_scale, v, signed)
+    assert sums is not None
+    state = sums.total
     outputs = Rows(count)
     for phi_q, log_floor in queries:
         with component(SCORE), full_precision(phi_q.mantissa):

@@ -14,6 +14,7 @@ from attention.head_projections import HeadProjections
 from attention.masks import is_causal_mask, visible_keys, visible_tokens
 from attention.matrix import attention_matrix
 from attention.module_checks import check_options, check_sizes
+from attention.module_weights import effective_weights
 from attention.own_maps import as_given
 from attention.precision import working_dtype
 from attention.registry import Maker, check_map_options
@@ -57,8 +58,8 @@ class RandomFeatureAttention(HeadProjections):
       A mask that masks nothing counts as None; values of -1e4 and below in float masks count as
       -inf.
 
-    The state loads back into `nn.MultiheadAttention` with strict=False, which ignores the random
-    vectors.
+    `to_multihead` returns an `nn.MultiheadAttention` with the weights. The state also loads into a
+    module with feature_map="softmax", which ignores the random vectors.
 
     Args:
         embed_dim, num_heads, dropout, bias, kdim, vdim, batch_first: as in `nn.MultiheadAttention`.
@@ -169,6 +170,7 @@ class RandomFeatureAttention(HeadProjections):
     ) -> Self:
         """Create the module from an `nn.MultiheadAttention`, with its sizes and weights.
 
+        Weights that are normalised or pruned by `torch.nn.utils` are copied as they are used.
         Afterwards call `fit` on a batch, which sets the parameters of the default map, then
         fine-tune: the weights were not trained with the errors of an estimate. Hybrids with few
         vectors are meant for token scores; with wide heads they are far from exact attention (see
@@ -205,10 +207,41 @@ class RandomFeatureAttention(HeadProjections):
             dtype=weight.dtype,
             **options,
         )
-        converted.load_state_dict(multihead.state_dict())
-        for name, parameter in multihead.named_parameters():
-            converted.get_parameter(name).requires_grad_(parameter.requires_grad)
+        with torch.enable_grad():
+            weights = effective_weights(multihead, dict(converted.named_parameters()))
+        converted.load_state_dict(weights)
+        for name, tensor in weights.items():
+            converted.get_parameter(name).requires_grad_(tensor.requires_grad)
         return converted.train(multihead.training)
+
+    def to_multihead(self) -> nn.MultiheadAttention:
+        """Return an `nn.MultiheadAttention` with copies of the weights: exact softmax attention.
+
+        Training flags and requires_grad are kept. Raises ValueError for a module with `qk_length`,
+        which `nn.MultiheadAttention` does not have.
+        """
+        if self.qk_length is not None:
+            raise ValueError(
+                f"qk_length must be None for nn.MultiheadAttention, got {self.qk_length}"
+            )
+        weight = self._input_weight()
+        multihead = nn.MultiheadAttention(
+            self.embed_dim,
+            self.num_heads,
+            dropout=self.dropout,
+            bias=self.in_proj_bias is not None,
+            kdim=self.kdim,
+            vdim=self.vdim,
+            batch_first=self.batch_first,
+            device=weight.device,
+            dtype=weight.dtype,
+        )
+        with torch.enable_grad():
+            weights = effective_weights(self, dict(multihead.named_parameters()))
+        multihead.load_state_dict(weights)
+        for name, parameter in multihead.named_parameters():
+            parameter.requires_grad_(weights[name].requires_grad)
+        return multihead.train(self.training)
 
     def reset_parameters(self) -> None:
         """Reset the parameters as `nn.MultiheadAttention` does, and the buffers of the feature
@@ -364,7 +397,8 @@ class RandomFeatureAttention(HeadProjections):
 def _keep_random_vectors(
     module: nn.Module, state_dict: dict[str, Any], prefix: str, metadata: dict[str, Any], *_: Any
 ) -> None:
-    """Before loading a state without random vectors, from softmax attention, add the current ones.
+    """Before loading a state without random vectors, from softmax attention, add the current ones;
+    softmax attention ignores those of a state that has them.
 
     Random vectors on the meta device are created on the device of the assigned weights. Raises
     ValueError for vectors that were given as tensors on the meta device and have no values.
@@ -372,7 +406,12 @@ def _keep_random_vectors(
     own = f"{prefix}feature_map."
     assert isinstance(module, RandomFeatureAttention)
     features = module.feature_map
-    if isinstance(features, ExactSoftmax) or any(name.startswith(own) for name in state_dict):
+    given = [name for name in state_dict if name.startswith(own)]
+    if isinstance(features, ExactSoftmax):
+        for name in given:
+            del state_dict[name]
+        return
+    if given:
         return
     weight = state_dict.get(f"{prefix}out_proj.weight")
     if metadata.get("assign_to_params_buffers") and isinstance(weight, Tensor):

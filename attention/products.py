@@ -21,7 +21,14 @@ import torch
 from torch import Tensor
 
 from attention.joining import parts
-from attention.relative import ROWS, SUMS, TIMES, product, transposed_product
+from attention.relative import (
+    GATED_ROWS,
+    ROWS,
+    SUMS,
+    TIMES,
+    product,
+    transposed_product,
+)
 from attention.tracing import is_exporting, known_now
 
 _UNIT_BITS = {torch.float32: 72, torch.float64: 512}
@@ -79,6 +86,14 @@ def rows_times(features: Features, matrix: Tensor) -> Tensor:
     return ROWS(logarithms, features.mantissa, matrix)
 
 
+def gated_rows_times(features: Features, gates: Tensor, matrix: Tensor) -> Tensor:
+    """(mantissa * gates) @ matrix: (..., C, F) each, (..., F, n) -> (..., C, n)."""
+    logarithms = _differentiated(features)
+    if logarithms is None:
+        return product(features.mantissa * gates, matrix)
+    return GATED_ROWS(logarithms, features.mantissa, gates, matrix)
+
+
 def rows_times_each(features: Features, *matrices: Tensor) -> Sequence[Tensor]:
     """`rows_times` of each matrix, in one product if that saves gradient computations."""
     return _each(rows_times, features, matrices)
@@ -114,20 +129,11 @@ def accumulated(
 
     own: whether the total may be overwritten by the result.
     """
-    if own:
-        unchanged = known_now((kept.mantissa == 1).all())
-        rows = keys.mantissa.mT
-        if unchanged is not None and total.shape[:-2] == rows.shape[:-2] == weights.shape[:-2]:
-            return added_product(total if unchanged else total.mul_(kept.mantissa), rows, weights)
-    return times(kept, total) + sums_over_rows(keys, weights)
-
-
-def added_product(total: Tensor, rows: Tensor, matrix: Tensor) -> Tensor:
-    """Compute total + rows @ matrix in place of total; all have the same leading dimensions."""
-    leading = total.shape[:-2].numel()
-    flat = (t.reshape(leading, *t.shape[-2:]) for t in (rows, matrix))
-    total.view(leading, *total.shape[-2:]).baddbmm_(*flat)
-    return total
+    sums = sums_over_rows(keys, weights)
+    unchanged = known_now((kept.mantissa == 1).all()) if own and total.shape == sums.shape else None
+    if unchanged is None:
+        return times(kept, total) + sums
+    return (total if unchanged else total.mul_(kept.mantissa)).add_(sums)
 
 
 def _differentiated(features: Features) -> Tensor | None:

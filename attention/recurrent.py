@@ -2,23 +2,23 @@
 
 S_i = d_i S_{i-1} + phi_k_i v_i^T and n_i = d_i n_{i-1} + phi_k_i, out_i = (phi_q_i S_i) / (phi_q_i
 . n_i)  (Chefs' Random Tables section 2.1; Performers; linear transformers). d_i = 1 forgets
-nothing; with d_i below 1 the weight of earlier keys decays, as in gated linear attention. `prefill`
+nothing; with d_i below 1 the weight of earlier keys decays, as in gated linear attention, and 0
+begins a new sequence, as in packed sequences and at the begin of an episode. `prefill`
 processes a prompt at the speed of `linear_attention`, `step` the tokens that follow.
 """
 
 import torch
 from torch import Tensor
 
-from attention.causal import causal_blocks, chunk_rows
+from attention.causal import CHUNK, causal_blocks, chunk_rows
 from attention.components import SCORE, component
+from attention.decays import Factor, check_decay, factor
 from attention.joining import parts
-from attention.options import is_real
 from attention.precision import full_precision
 from attention.products import Features
 from attention.scales import scaled_tokens
 from attention.sums import LinearAttentionState, absorb, initial_state, read
 from attention.token_checks import check_features, check_tokens, without_queries
-from attention.tracing import known
 
 __all__ = ["LinearAttentionState", "advance", "initial_state", "prefill", "step"]
 
@@ -44,7 +44,7 @@ def prefill(
         state: from `initial_state`, `step` or `prefill`, with the same `signed`.
         key_mask, key_log_scale, log_floor, signed: as in `linear_attention`. A masked token does
             not change the state.
-        decay: d, in (0, 1]: a number, or (..., L, 1) for each token; default 1.
+        decay: d, from 0 to 1: a number, or (..., L, 1) for each token; default 1.
 
     Raises:
         ValueError: as `linear_attention`, and for a decay out of range.
@@ -63,12 +63,12 @@ def prefill(
         log_floor=log_floor,
     )
     rows = chunk_rows(phi_q)
-    log_decays = None
+    decays = None
     if decay is not None:
-        log_decay = _log_decay(decay, tokens.log_scale, key_mask)
-        log_decays = parts(log_decay, rows, -2)
+        rows = None if rows is None else CHUNK
+        decays = parts(_factors(decay, tokens.log_scale, key_mask), rows, -2)
     output, state = causal_blocks(
-        tokens.query_blocks(rows), tokens.key_blocks(rows), signed, state, log_decays
+        tokens.query_blocks(rows), tokens.key_blocks(rows), signed, state, decays
     )
     return output.to(v.dtype), state
 
@@ -94,7 +94,7 @@ def step(
         state: from `initial_state`, `step` or `prefill`, with the same `signed`.
         key_mask: boolean (...), False where the token is padding. Padding does not change the
             state, and its query attends to the earlier keys.
-        decay: d, in (0, 1], the factor of the sums of earlier keys: a number or (..., 1).
+        decay: d, from 0 to 1, the factor of the sums of earlier keys: a number or (..., 1).
         key_log_scale: (..., 1), the key features are phi_k * exp(key_log_scale); default 0.
         log_floor, signed: (..., 1) and whether features are signed, as in `linear_attention`.
 
@@ -114,16 +114,17 @@ def step(
         key_log_scale=None if key_log_scale is None else key_log_scale.unsqueeze(-2),
         log_floor=None if log_floor is None else log_floor.unsqueeze(-2),
     )
+    forgetting = None
     if decay is not None:
         if isinstance(decay, Tensor):
             decay = decay.unsqueeze(-2)
-        log_decay = _log_decay(decay, tokens.log_scale, mask)
-        state = state._replace(log_scale=state.log_scale + log_decay)
+        forgetting = factor(_factors(decay, tokens.log_scale, mask))
     output, state = advance(
         state,
         (tokens.queries, tokens.log_floor),
         (tokens.keys, tokens.log_scale, tokens.values),
         signed,
+        forgetting,
     )
     return output.squeeze(-2).to(v.dtype), state
 
@@ -133,24 +134,19 @@ def advance(
     query: tuple[Features, Tensor | None],
     key: tuple[Features, Tensor, Tensor],
     signed: bool,
+    forgetting: Factor | None = None,
 ) -> tuple[Tensor, LinearAttentionState]:
     """Like `step`, for features with scales and with a token dimension of size 1: (..., 1, dv)."""
     phi_k, log_scale, values = key
     with component(SCORE), full_precision(values):
-        state = absorb(state, phi_k, log_scale, values, signed)
+        state = absorb(state, phi_k, log_scale, values, signed, factor=forgetting)
         return read(state, *query, signed), state
 
 
-def _log_decay(decay: float | Tensor, like: Tensor, key_mask: Tensor | None) -> Tensor:
-    """Return log d of each token, with the dtype of `like` (..., L, 1); 0 where a token is
+def _factors(decay: float | Tensor, like: Tensor, key_mask: Tensor | None) -> Tensor:
+    """Return the decay of each token, with the dtype of `like` (..., L, 1); 1 where a token is
     masked."""
-    if isinstance(decay, Tensor):
-        sound = known(((decay > 0) & (decay <= 1)).all())
-        got: object = f"a tensor with others, of shape {tuple(decay.shape)}"
-    else:
-        sound, got = is_real(decay) and 0 < decay <= 1, repr(decay)
-    if sound is False:
-        raise ValueError(f"decay must be above 0 and at most 1, got {got}")
-    log_decay = torch.as_tensor(decay, dtype=like.dtype, device=like.device).log()
-    log_decay = log_decay.expand(torch.broadcast_shapes(log_decay.shape, like.shape))
-    return log_decay if key_mask is None else log_decay.masked_fill(~key_mask.unsqueeze(-1), 0)
+    check_decay(decay)
+    factors = torch.as_tensor(decay, dtype=like.dtype, device=like.device)
+    factors = factors.expand(torch.broadcast_shapes(factors.shape, like.shape))
+    return factors if key_mask is None else factors.masked_fill(~key_mask.unsqueeze(-1), 1)

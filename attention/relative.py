@@ -16,8 +16,8 @@ from attention.tracing import known
 
 def power_of_two(sizes: Tensor) -> Tensor:
     """Return the largest power of two in each number, or 1 for 0. Constant for gradients."""
-    sizes = sizes.detach()
-    return sizes.log2().floor().exp2().masked_fill(sizes == 0, 1)
+    with torch.no_grad():  # not `detach`, which the older form of `torch.vmap` does not support
+        return sizes.log2().floor().exp2().masked_fill(sizes == 0, 1)
 
 
 def largest_entry(rows: Tensor) -> Tensor:
@@ -30,9 +30,25 @@ def product(rows: Tensor, matrix: Tensor) -> Tensor:
     return (matrix.mT @ rows.mT).mT if matrix.shape[-1] == 1 else rows @ matrix
 
 
+SHORT = 2048
+"""Number of terms from which on a product is summed in blocks: rounding errors of one sum grow with
+the number of its terms."""
+LONGEST_SUM = 256
+"""Number of terms of a block."""
+
+
 def transposed_product(rows: Tensor, weights: Tensor) -> Tensor:
-    """rows^T @ weights, as `product`."""
-    return (weights.mT @ rows).mT if weights.shape[-1] == 1 else rows.mT @ weights
+    """rows^T @ weights, as `product`. Long sums are added in blocks, whose sums are added by the
+    pairwise summation of `torch.sum`."""
+    length = rows.shape[-2]
+    if not isinstance(length, int) or length < SHORT:
+        return (weights.mT @ rows).mT if weights.shape[-1] == 1 else rows.mT @ weights
+    whole = length - length % LONGEST_SUM
+    blocks = (t[..., :whole, :].unflatten(-2, (-1, LONGEST_SUM)) for t in (rows, weights))
+    total = transposed_product(*blocks).sum(-3)
+    if whole == length:
+        return total
+    return total + transposed_product(rows[..., whole:, :], weights[..., whole:, :])
 
 
 def relative_gradient(left: Tensor, right: Tensor, mantissa: Tensor) -> Tensor:
@@ -132,25 +148,61 @@ class Sums(_Function):
         return _forward_mode(transposed_product, ctx, *tangents)
 
 
+class GatedRows(_Function):
+    """(mantissa * gates) @ matrix, for gates that may be 0 and have a gradient there."""
+
+    @staticmethod
+    def forward(logarithms: Tensor, mantissa: Tensor, gates: Tensor, matrix: Tensor) -> Tensor:
+        return product(mantissa * gates, matrix)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        logarithms, *linear = inputs
+        ctx.shape = logarithms.shape
+        ctx.save_for_backward(*linear)
+        ctx.save_for_forward(*linear)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, Tensor, Tensor]:
+        mantissa, gates, matrix = ctx.saved_tensors
+        relative = relative_gradient(grad, matrix, mantissa)
+        of_matrix = (mantissa * gates).mT @ grad
+        return (
+            (relative * gates).sum_to_size(ctx.shape),
+            None,
+            relative.sum_to_size(gates.shape),
+            of_matrix.sum_to_size(matrix.shape),
+        )
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        of_logarithms, _, of_gates, of_matrix = tangents
+        mantissa, gates, matrix = ctx.saved_tensors
+        parts = [] if of_logarithms is None else [product(mantissa * of_logarithms * gates, matrix)]
+        parts += [] if of_gates is None else [product(mantissa * of_gates, matrix)]
+        parts += [] if of_matrix is None else [product(mantissa * gates, of_matrix)]
+        return sum(parts[1:], parts[0])
+
+
 class Pair(NamedTuple):
     """A product in two forms: for eager code, and for `torch.compile`, which does not support `jvp`
     and warns about such functions."""
 
-    eager: type[Times] | type[Rows] | type[Sums]
+    eager: type[_Function]
     compiled: Any
 
     @classmethod
-    def of(cls, function: type[Times] | type[Rows] | type[Sums]) -> "Pair":
+    def of(cls, function: Any) -> "Pair":
         name = f"foveate_attention::{function.__name__.lower()}"
         operator = torch.library.custom_op(name, function.forward, mutates_args=())
         operator.register_fake(function.forward)
         operator.register_autograd(function.backward, setup_context=function.setup_context)
         return cls(function, operator)
 
-    def __call__(self, logarithms: Tensor, mantissa: Tensor, other: Tensor) -> Tensor:
+    def __call__(self, logarithms: Tensor, mantissa: Tensor, *others: Tensor) -> Tensor:
         call = self.compiled if torch.compiler.is_compiling() else self.eager.apply
-        result: Tensor = call(logarithms, mantissa, other)
+        result: Tensor = call(logarithms, mantissa, *others)
         return result
 
 
-TIMES, ROWS, SUMS = (Pair.of(function) for function in (Times, Rows, Sums))
+TIMES, ROWS, SUMS, GATED_ROWS = (Pair.of(function) for function in (Times, Rows, Sums, GatedRows))

@@ -160,10 +160,11 @@ def _batches(tokens: Prepared, width: int) -> Iterator[Prepared]:
     The batch is not split if `rows_at_once` is None or the shape is another.
     """
     x, y, values = tokens[:3]
-    count = len(x)
-    if x.ndim < 4 or not count == len(y) == len(values) or rows_at_once(width, x) is None:
+    unsplit = rows_at_once(width, x) is None  # first: an exported batch size may be dynamic
+    if unsplit or x.ndim < 4 or not len(x) == len(y) == len(values):
         yield tokens
         return
+    count = len(x)
     rows = min(CHUNK, max(x.shape[-2], y.shape[-2]))
     size = max(1, CPU_BLOCK // max(1, math.prod(x.shape[1:-2]) * rows * width))
 
@@ -249,7 +250,9 @@ def _query_blocks(
         # The floor is in units of the query's scale, which is left out of the numerator and the
         # denominator.
         floors = _parts(None if bound is None else bound - log_scale, chunk)
-        yield from zip(phi.parts(chunk), floors, strict=False)
+        # A loop, as newer versions of Dynamo do not compile `yield from`.
+        for block in zip(phi.parts(chunk), floors, strict=False):  # noqa: UP028
+            yield block
 
 
 def _key_blocks(
@@ -260,4 +263,5 @@ def _key_blocks(
         if visible is not None:
             log_scale = log_scale.masked_fill(~visible, -torch.inf)
         scales = parts(log_scale, chunk, -2)
-        yield from zip(phi.parts(chunk), scales, parts(values, chunk, -2), strict=True)
+        for block in zip(phi.parts(chunk), scales, parts(values, chunk, -2), strict=True):  # noqa: UP028
+            yield block

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from attention.decays import LARGEST, Decays, Factor, lowest
 from attention.denominators import bounded, divide, raised, rounding_floor
 from attention.norms import lengths
 from attention.precision import working_dtype
@@ -17,6 +18,7 @@ from attention.products import (
     Features,
     accumulated,
     exponential,
+    gated_rows_times,
     key_unit,
     rows_times_each,
     sums_over_rows,
@@ -24,6 +26,10 @@ from attention.products import (
     times,
 )
 from attention.relative import largest_entry
+from attention.running import running_max
+
+BLOCKS = 128
+"""Number of blocks of keys that are added to one sum."""
 
 
 class LinearAttentionState(NamedTuple):
@@ -58,14 +64,13 @@ def initial_state(
         value_dim: dv.
         dtype: float32 or float64; default PyTorch's.
     """
-    like = torch.zeros((*shape, 1, 1), dtype=dtype, device=device)
+    values = torch.zeros((*shape, num_features, value_dim), dtype=dtype, device=device)
     return LinearAttentionState(
-        like.new_zeros(*shape, num_features, value_dim),
-        like.new_zeros(*shape, 1, num_features),
-        like,
-        like,
-        # Finite, so that the difference of the scales of two empty states is 0 and not NaN.
-        like.new_full((*shape, 1, 1), 0.5 * torch.finfo(like.dtype).min),
+        values,
+        values.new_zeros(*shape, 1, num_features),
+        values.new_zeros(*shape, 1, 1),
+        values.new_zeros(*shape, 1, 1),
+        values.new_full((*shape, 1, 1), lowest(values.dtype)),
     )
 
 
@@ -85,34 +90,145 @@ def absorb(
     signed: bool,
     gates: Tensor | None = None,
     own: bool = False,
+    factor: Factor | None = None,
 ) -> LinearAttentionState:
     """Return the state after adding keys (..., C, F), log-scales (..., C, 1) and values (..., C,
     dv).
 
     gates (..., C, 1) multiply the key features. Unlike log-scales they may be 0 and have a gradient
-    there. own: whether the memory of the state may be reused.
+    there. own: whether the memory of the state may be reused. factor: the decay of the state before
+    the keys are added.
     """
     mass, largest_value = state.mass, state.largest_value
+    before = state.log_scale if factor is None else factor.after(state.log_scale)
     # Units are constants for gradients: the unit of the result cancels in every output.
-    reference = torch.maximum(state.log_scale.detach(), log_scale.detach().amax(-2, keepdim=True))
-    kept = exponential(state.log_scale - reference)
+    reference = torch.maximum(before.detach(), log_scale.detach().amax(-2, keepdim=True))
+    kept = exponential(before - reference)
+    if factor is not None:
+        decayed = state.log_scale + factor.log_scale
+        kept = exponential((decayed - reference).clamp_max(LARGEST))
     weight = times(exponential(log_scale - reference), key_unit(v.dtype, signed))
     if gates is not None:
         weight = weight * gates
     if signed:
         largest_value = torch.maximum(largest_value, largest_entry(v).amax(-2, keepdim=True))
-        mass = times(kept, mass) + (lengths(keys.mantissa) * weight).sum(-2, keepdim=True)
+        mass = _decayed(kept, factor, mass) + (lengths(keys.mantissa) * weight).sum(
+            -2, keepdim=True
+        )
     # The weight is applied to the dv columns of v, not to the F columns of phi_k, for fewer
     # operations.
     weighted = v * weight
     if torch.is_grad_enabled():
         of_values, of_weights = sums_over_rows_each(keys, weighted, weight)
-        values = times(kept, state.values) + of_values
+        values = _decayed(kept, factor, state.values) + of_values
     else:
-        values = accumulated(state.values, kept, keys, weighted, own=own)
+        share = kept if factor is None else Features(kept.mantissa * factor.mantissa)
+        values = accumulated(state.values, share, keys, weighted, own=own)
         of_weights = sums_over_rows(keys, weight)
-    normaliser = times(kept, state.normaliser) + of_weights.mT
+    normaliser = _decayed(kept, factor, state.normaliser) + of_weights.mT
     return LinearAttentionState(values, normaliser, mass, largest_value, reference)
+
+
+def added(state: LinearAttentionState, other: LinearAttentionState) -> LinearAttentionState:
+    """Return the sums over the keys of both states."""
+    reference = torch.maximum(state.log_scale, other.log_scale).detach()
+    kept, more = (exponential(one.log_scale - reference) for one in (state, other))
+    sums = (times(kept, a) + times(more, b) for a, b in zip(state[:3], other[:3], strict=True))
+    largest_value = torch.maximum(state.largest_value, other.largest_value)
+    return LinearAttentionState(*sums, largest_value, reference)
+
+
+class LongSum:
+    """Sums over any number of blocks of keys.
+
+    The most recent blocks have sums of their own, since the rounding errors of N additions to one
+    sum grow with N.
+
+    Args:
+        state: the sums before the first block.
+        own: whether the memory of this state may be reused.
+    """
+
+    def __init__(self, state: LinearAttentionState, own: bool) -> None:
+        self._recent, self._own, self._blocks = state, own, 0
+        self._earlier: LinearAttentionState | None = None
+
+    def absorb(
+        self,
+        keys: Features,
+        log_scale: Tensor,
+        v: Tensor,
+        signed: bool,
+        gates: Tensor | None = None,
+        factor: Factor | None = None,
+    ) -> None:
+        """Add a block; arguments as in `absorb`."""
+        if self._blocks == BLOCKS:
+            self._earlier, self._blocks, self._own = self.total, 0, True
+            self._recent = empty_state(keys.mantissa, v)
+        if self._earlier is not None and factor is not None:
+            self._earlier = forgotten(self._earlier, factor)
+        self._recent = absorb(
+            self._recent, keys, log_scale, v, signed, gates, own=self._own, factor=factor
+        )
+        self._own = True
+        self._blocks += 1
+
+    @property
+    def total(self) -> LinearAttentionState:
+        """The sums over all blocks."""
+        return self._recent if self._earlier is None else added(self._earlier, self._recent)
+
+
+def forgotten(state: LinearAttentionState, factor: Factor) -> LinearAttentionState:
+    """Return the state after a decay."""
+    return LinearAttentionState(
+        state.values * factor.mantissa,
+        state.normaliser * factor.mantissa,
+        state.mass * factor.mantissa,
+        state.largest_value,
+        factor.after(state.log_scale),
+    )
+
+
+def running_sums(
+    state: LinearAttentionState,
+    keys: Features,
+    log_scale: Tensor,
+    v: Tensor,
+    signed: bool,
+    gates: Tensor | None,
+    decay: Tensor,
+) -> LinearAttentionState:
+    """Return the states after each of T blocks of keys, entries (..., T, ., .), by products.
+
+    Keys and gates are those of `absorb` with dimensions (..., T, C, .); decay (..., T) multiplies
+    the sums before each block.
+    """
+    own = absorb(empty_state(keys.mantissa, v), keys, log_scale, v, signed, gates)
+    decays = Decays.of(decay.unsqueeze(-1))
+    weights, kept, reference = decays.weights(own.log_scale[..., 0], state.log_scale)
+    before = Features(*(t if t is None else t.unsqueeze(-1) for t in kept))
+    started = decays.before.unsqueeze(-1)
+
+    def after(earlier: Tensor, added: Tensor) -> Tensor:
+        sums = gated_rows_times(weights, decays.within, added.flatten(-2))
+        return times(before, earlier.unsqueeze(-3)) * started + sums.unflatten(-1, added.shape[-2:])
+
+    largest_value = running_max(own.largest_value, -3)
+    return LinearAttentionState(
+        after(state.values, own.values),
+        after(state.normaliser, own.normaliser),
+        after(state.mass, own.mass),
+        torch.maximum(state.largest_value.unsqueeze(-3), largest_value),
+        reference.unsqueeze(-1),
+    )
+
+
+def _decayed(kept: Features, factor: Factor | None, sums: Tensor) -> Tensor:
+    """Return earlier sums in new units; the mantissa comes last, as gradients underflow before."""
+    sums = times(kept, sums)
+    return sums if factor is None else sums * factor.mantissa
 
 
 def read(

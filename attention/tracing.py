@@ -12,6 +12,7 @@ __all__ = [
     "for_onnx",
     "is_exporting",
     "is_for_onnx",
+    "is_plain",
     "known",
     "known_now",
     "may_write",
@@ -71,7 +72,13 @@ def may_write(*operands: Tensor) -> bool:
     no memory: while compiling or exporting, and under transforms such as `torch.vmap` and
     `torch.func.jvp`.
     """
-    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+    return not torch.is_grad_enabled() and is_plain(*operands)
+
+
+def is_plain(*operands: Tensor) -> bool:
+    """Whether tensors have memory and no forward-mode derivative: neither a compiler nor a
+    transform such as `torch.vmap` or `torch.func.jvp` replaces them."""
+    if torch.compiler.is_compiling():
         return False
     try:
         for operand in operands:

@@ -60,6 +60,8 @@ def scaled_token_scores(phi_q: ScaledFeatures, phi_k: ScaledFeatures) -> Tensor:
 
     Features of all queries (..., L, F) are in memory at once, unlike in `FeatureMap.token_scores`.
     """
+    if phi_q.mantissa.shape[-2] == 0:
+        return (phi_k.mantissa @ phi_q.mantissa.mT).sum(-1)
     with component(SCORE), full_precision(phi_k.mantissa):
         unit = phi_q.log_scale.detach().amax(-2, keepdim=True)
         total = (phi_q.mantissa * (phi_q.log_scale - unit).exp()).sum(-2).unsqueeze(-1)

@@ -20,7 +20,7 @@ from attention.features.fixed import FixedFeatures
 from attention.features.map_options import MapOptions
 from attention.features.waves import multiples, waves
 from attention.precision import full_precision
-from attention.theory.harmonic import PerAxis, check_axes, harmonics
+from attention.theory.harmonic import PerAxis, check_axes, harmonic_shares
 from attention.tracing import is_for_onnx
 
 
@@ -61,8 +61,8 @@ class HarmonicFeatures(FixedFeatures):
     ) -> None:
         super().__init__(dim, num_features, **options)
         self.kappa = check_axes("kappa", kappa, self.dim)
-        frequencies, shares = harmonics(self.num_features, self.kappa)
-        roots = (shares / shares.sum()).sqrt()
+        frequencies, shares = harmonic_shares(self.num_features, self.kappa)
+        roots = shares.sqrt()
         buffers = {
             "frequencies": frequencies.mT,
             "weights": torch.cat((roots, roots[1:])),

@@ -97,7 +97,7 @@ class ClusteredHybrid(TwoSided):
     moduli: Tensor
     """|A|, (nq, nk, d) or (heads, nq, nk, d)"""
     imaginary: Tensor
-    """True where A is imaginary; same shape."""
+    """1 where A is imaginary, else 0; same shape."""
     pairs: Tensor | None
     """(p, 2) or (heads, p, 2): clusters i and j of the pairs with bases, with `num_pairs`."""
     balance: Tensor
@@ -159,7 +159,9 @@ class ClusteredHybrid(TwoSided):
             self.register_buffer(f"{side}_centers", found)
             self.register_buffer(f"{side}_rms", found.abs())
         self._given = (query_centers is not None, key_centers is not None)
-        self.register_buffer("pairs", first_pairs(num_pairs, self._clusters, heads, omega.device))
+        first = first_pairs(num_pairs, self._clusters, heads, omega.device)
+        # A floating-point buffer, since averages of modules divide buffers.
+        self.register_buffer("pairs", None if first is None else first.to(omega.dtype))
         rest = self.pairs is not None and BASES[default_base].signed
         self.signed = complex_a or coefficients == "gaussian" or rest
         self.register_buffer("moduli", None, persistent=False)
@@ -252,7 +254,7 @@ class ClusteredHybrid(TwoSided):
     def _set_diagonals(self) -> None:
         """Compute A for every pair of clusters."""
         floor, cap = self.a_limits
-        self.moduli, self.imaginary = cluster_diagonal(
+        self.moduli, imaginary = cluster_diagonal(
             self.query_centers.unsqueeze(-2),
             self.query_rms.unsqueeze(-2),
             self.key_centers.unsqueeze(-3),
@@ -261,8 +263,9 @@ class ClusteredHybrid(TwoSided):
             floor=floor,
             cap=cap,
         )
+        self.imaginary = imaginary.to(self.moduli.dtype)
         squares = (self.key_rms.unsqueeze(-3) / self.moduli).square()
-        exponent = 0.5 * torch.where(self.imaginary, -squares, squares).sum(-1, keepdim=True)
+        exponent = 0.5 * torch.where(imaginary, -squares, squares).sum(-1, keepdim=True)
         balance = self._table(exponent)  # of exp(w.w / 2), which their features are divided by
         self.balance = balance if self.heads is None else balance.unsqueeze(-3)
 
@@ -342,7 +345,7 @@ class ClusteredHybrid(TwoSided):
         """Return the weights of the default base's features, (..., L, nq)."""
         assert self.pairs is not None
         own = self._nearest(u, key)
-        return default_rows(own, self.pairs, self._clusters, key=key).to(u.dtype)
+        return default_rows(own, self.pairs.long(), self._clusters, key=key).to(u.dtype)
 
     def _nearest(self, u: Tensor, key: bool) -> Tensor:
         """Return the cluster of each token, one-hot."""
@@ -376,8 +379,8 @@ class ClusteredHybrid(TwoSided):
 
     def _by_pair(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Return |A| and where A is imaginary, (..., p, d)."""
-        return self._table(self.moduli.to(dtype)), self._table(self.imaginary)
+        return self._table(self.moduli.to(dtype)), self._table(self.imaginary != 0)
 
     def _table(self, table: Tensor) -> Tensor:
         """Select the pairs with bases: (..., nq, nk, d) -> (..., p, d)."""
-        return table.flatten(-3, -2) if self.pairs is None else of_pairs(table, self.pairs)
+        return table.flatten(-3, -2) if self.pairs is None else of_pairs(table, self.pairs.long())

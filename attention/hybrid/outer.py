@@ -21,7 +21,6 @@ from attention.hybrid.factored import Factors
 from attention.joining import Rows
 from attention.norms import root
 from attention.precision import full_precision
-from attention.products import added_product
 from attention.streaming import Prepared, rows_at_once
 from attention.tracing import known_now, may_write
 
@@ -106,10 +105,9 @@ class _Outer:
         """Compute total + product @ values, in place if the memory of total may be reused."""
         if total is None:
             return product @ values
-        alike = total.shape[:-2] == product.shape[:-2] == values.shape[:-2]
-        if alike and may_write(total, product, values):
-            return added_product(total, product, values)
-        return total + product @ values
+        added = product @ values
+        alike = total.shape == added.shape
+        return total.add_(added) if alike and may_write(total, product, values) else total + added
 
     def _room(self, left: Tensor, right: Tensor) -> Tensor:
         shape = torch.broadcast_shapes(left.shape, right.shape)

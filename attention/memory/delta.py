@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from attention.causal import slices
-from attention.memory.decays import accumulated, later
+from attention.decays import between, since_start
 from attention.memory.tokens import Written
-from attention.products import Features, exponential, product
+from attention.products import Features, product
 from attention.tracing import is_exporting
 
 TOKENS = 64
@@ -58,40 +58,34 @@ def read(state: DeltaState, queries: Features) -> Tensor:
     return product(unit(queries.mantissa), state.values)
 
 
-def write(state: DeltaState, tokens: Written, log_decay: Tensor) -> DeltaState:
-    """Decay by log_decay (...), then write L tokens in order."""
-    state = DeltaState(state.values * log_decay.exp()[..., None, None])
+def write(state: DeltaState, tokens: Written, decay: Tensor) -> DeltaState:
+    """Multiply the state by the decay (...), then write L tokens in order."""
+    state = DeltaState(state.values * decay[..., None, None])
     for rows in slices(tokens.values.shape[-2], TOKENS):
         keys, values, rates = _unit_tokens(tokens, rows)
         if values.shape[-2] > 0:
-            corrections = _corrections(state, keys, values, rates, torch.zeros_like(rates))
-            state = DeltaState(state.values + keys.mT @ corrections)
+            state = DeltaState(state.values + keys.mT @ _corrections(state, keys, values, rates))
     return state
 
 
-def write_frames(state: DeltaState, tokens: Written, log_decay: Tensor) -> DeltaState:
+def write_frames(state: DeltaState, tokens: Written, decay: Tensor) -> DeltaState:
     """Return the states after each of T frames, (..., T, F, dv): T calls of `write` by one solve.
 
-    tokens are (..., T, L, .) and log_decay (..., T).
+    tokens are (..., T, L, .) and decay (..., T).
     """
     frames, length = tokens.values.shape[-3:-1]
     if frames == 1:
         only = tokens.frame()
-        return DeltaState(write(state, only, log_decay[..., 0]).values.unsqueeze(-3))
+        return DeltaState(write(state, only, decay[..., 0]).values.unsqueeze(-3))
     keys, values, rates = _unit_tokens(tokens, slice(None))
-    forgotten = log_decay.cumsum(-1)
-    by_token = forgotten.repeat_interleave(length, -1).unsqueeze(-1)
-    k, v, b = (t.flatten(-3, -2) for t in (keys, values, rates))
-    corrections = _corrections(state, k, v, b, by_token).unflatten(-2, (frames, length))
-    weights = forgotten.unsqueeze(-1) - forgotten.unsqueeze(-2) + later(frames, forgotten)
-    return DeltaState(
-        accumulated(
-            state.values,
-            keys.mT @ corrections,
-            exponential(forgotten),
-            exponential(weights),
-        )
-    )
+    factors = decay.unsqueeze(-1)
+    # The decay comes before the first token of a frame.
+    by_token = torch.cat((factors, factors.new_ones(*decay.shape, length - 1)), -1)
+    k, v, b, d = (t.flatten(-3, -2) for t in (keys, values, rates, by_token.unsqueeze(-1)))
+    corrections = _corrections(state, k, v, b, d).unflatten(-2, (frames, length))
+    added = keys.mT @ corrections
+    sums = (between(factors) @ added.flatten(-2)).unflatten(-1, added.shape[-2:])
+    return DeltaState(state.values.unsqueeze(-3) * since_start(factors).unsqueeze(-1) + sums)
 
 
 def _unit_tokens(tokens: Written, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
@@ -104,13 +98,14 @@ def _unit_tokens(tokens: Written, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _corrections(
-    state: DeltaState, keys: Tensor, values: Tensor, rates: Tensor, forgotten: Tensor
+    state: DeltaState, keys: Tensor, values: Tensor, rates: Tensor, factors: Tensor | None = None
 ) -> Tensor:
-    """Return r (..., n, dv) of n tokens in order, each after a decay exp(forgotten) (..., n, 1)."""
+    """Return r (..., n, dv) of n tokens in order, each after a decay of factors (..., n, 1)."""
     n = keys.shape[-2]
-    left = (forgotten - forgotten.mT + later(n, keys, 0)).exp()
-    overlaps = rates * (keys @ keys.mT) * left
-    wanted = rates * (values - forgotten.exp() * product(keys, state.values))
+    overlaps, expected = rates * (keys @ keys.mT), product(keys, state.values)
+    if factors is not None:
+        overlaps, expected = overlaps * between(factors), expected * since_start(factors)
+    wanted = rates * (values - expected)
     if not (torch.compiler.is_compiling() and is_exporting()):
         return torch.linalg.solve_triangular(overlaps, wanted, upper=False, unitriangular=True)
     # ONNX has no such operator: forward substitution, unrolled for a static n.

@@ -1,19 +1,20 @@
 """Memory in the state of linear attention, over any feature map."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from attention.causal import CHUNK
 from attention.components import SCORE, component
+from attention.decays import check_decay
 from attention.features.base import FeatureMap
 from attention.features.harmonic import HarmonicFeatures
 from attention.joining import joined
 from attention.memory import delta, plain
 from attention.memory.delta import DeltaState
-from attention.memory.tokens import Written, check_decay, check_tokens, check_written, mapped, split
+from attention.memory.tokens import Written, check_tokens, check_written, mapped, split
 from attention.options import check_count, is_real
 from attention.own_maps import as_given
 from attention.precision import Float32Buffers, full_precision, working_dtype
@@ -52,7 +53,7 @@ class LinearMemory(Float32Buffers):
         num_features: m, the number of random vectors of the map.
         rule: "sum" or "delta"; "delta" requires a map whose queries and keys have the same
             features.
-        decay: factor per step of earlier tokens, in (0, 1]: a number, or one per head.
+        decay: factor per step of earlier tokens, from 0 to 1: a number, or one per head.
         rate: for the delta rule, the factor b of the gates, in (0, 1]; default 1.
         floor: for the sum with signed maps, the least denominator, as a share of the largest that
             the written tokens can give; default 1e-3. Where less was written, outputs tend to 0
@@ -60,8 +61,9 @@ class LinearMemory(Float32Buffers):
         heads: as in `attention.feature_map`.
         projection, seed, device, dtype, map_options: options of the map, such as `kernel` or, for
             `harmonic`, `kappa` and `period`.
-        state_dtype: dtype of the state and its sums; default: that of the map. float64 keeps the
-            digits of outputs far from all written tokens, where denominators are small.
+        state_dtype: dtype of the state and its sums, which casts of the module do not change;
+            default: that of the map. float64 keeps the digits of outputs far from all written
+            tokens, where denominators are small, and of sums over millions of steps.
 
     Raises:
         ValueError: if a number is out of range, the rule is unknown, or a map or option does not
@@ -103,6 +105,10 @@ class LinearMemory(Float32Buffers):
             cast = None if dtype is None else own_dtype
             as_given(feature_map, dim, heads, map_options, device, cast)
             self.feature_map: FeatureMap = feature_map
+            for place in feature_map.buffers():
+                if place.is_floating_point():
+                    own_dtype, device = working_dtype(place.dtype), place.device
+                    break
         else:
             self.feature_map = build_feature_map(
                 feature_map,
@@ -129,7 +135,15 @@ class LinearMemory(Float32Buffers):
                 f"decay must be a number or one for each of heads={heads}, got shape "
                 f"{tuple(factor.shape)}"
             )
+        self.state_dtype = state_dtype
         self.register_buffer("decay", factor.clone(), persistent=False)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        exact = self.decay
+        super()._apply(fn, recurse)
+        if self.state_dtype is not None:  # no cast of the module changes it
+            self._buffers["decay"] = exact.to(self.decay.device)
+        return self
 
     def initial_state(self, *shape: int) -> MemoryState:
         """Return the empty initial memory; `shape` is the leading dimensions, such as (batch,)."""
@@ -184,11 +198,11 @@ class LinearMemory(Float32Buffers):
         """
         leading = self._leading(state)
         tokens = self._written(keys, values, gates, key_mask, leading)
-        log_decay = self._log_decay(decay, leading)
+        factors = self._factors(decay, leading)
         with component(SCORE), full_precision(tokens.values):
             if isinstance(state, DeltaState):
-                return delta.write(state, tokens, log_decay)
-            return plain.write(state, tokens, log_decay, self.feature_map.signed)
+                return delta.write(state, tokens, factors)
+            return plain.write(state, tokens, factors, self.feature_map.signed)
 
     def read(self, state: MemoryState, queries: Tensor) -> Tensor:
         """Read the memory at queries (..., L, d): (..., L, dv), in their dtype.
@@ -245,9 +259,9 @@ class LinearMemory(Float32Buffers):
                 f"{tuple(keys.shape)}"
             )
         tokens = self._written(keys, values, gates, key_mask, outer).moved(axis)
-        log_decay = self._log_decay(decay, outer).movedim(axis, -1)
+        factors = self._factors(decay, outer).movedim(axis, -1)
         rows, outputs = self._frames_at_once(keys.shape[-2]), []
-        written, forgotten = tokens.split(rows), log_decay.split(rows, -1)
+        written, decays = tokens.split(rows), factors.split(rows, -1)
         phi = self._asked(queries)
         asked: Sequence[Features] = [phi] * len(written)
         places: Sequence[Tensor | None] = [None] * len(written)
@@ -256,7 +270,7 @@ class LinearMemory(Float32Buffers):
         else:
             places = origins.split(rows, -3)
         with component(SCORE), full_precision(tokens.values):
-            for part, faded, own, place in zip(written, forgotten, asked, places, strict=True):
+            for part, faded, own, place in zip(written, decays, asked, places, strict=True):
                 states = self._states(state, part, faded)
                 outputs.append(self._answers(states, own, place))
                 state = mapped(states, lambda t: t[..., -1, :, :])
@@ -319,8 +333,8 @@ class LinearMemory(Float32Buffers):
         """Cast to the dtype of the state."""
         return numbers.to(self.decay.dtype)
 
-    def _log_decay(self, decay: float | Tensor | None, leading: tuple[int, ...]) -> Tensor:
-        """Return the log of a step's decay for all leading dimensions."""
+    def _factors(self, decay: float | Tensor | None, leading: tuple[int, ...]) -> Tensor:
+        """Return a step's decay for all leading dimensions."""
         if decay is not None:
             check_decay(decay)
         factor = torch.as_tensor(
@@ -329,7 +343,7 @@ class LinearMemory(Float32Buffers):
             device=self.decay.device,
         )
         try:
-            return factor.log().expand(leading)
+            return factor.expand(leading)
         except RuntimeError:
             raise ValueError(
                 f"decay must be a number or broadcast with {leading}, got shape "
@@ -339,11 +353,11 @@ class LinearMemory(Float32Buffers):
     def _frames_at_once(self, tokens: int) -> int:
         return CHUNK if self.rule == "sum" else max(1, delta.TOKENS // tokens)
 
-    def _states(self, state: MemoryState, tokens: Written, log_decay: Tensor) -> MemoryState:
+    def _states(self, state: MemoryState, tokens: Written, factors: Tensor) -> MemoryState:
         """Return the states after each of T frames."""
         if isinstance(state, DeltaState):
-            return delta.write_frames(state, tokens, log_decay)
-        return plain.write_frames(state, tokens, log_decay, self.feature_map.signed)
+            return delta.write_frames(state, tokens, factors)
+        return plain.write_frames(state, tokens, factors, self.feature_map.signed)
 
     def _check_origins(self, origins: Tensor, outer: tuple[int, ...]) -> None:
         if not isinstance(self.feature_map, HarmonicFeatures) or self.heads is not None:

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from attention.options import is_real
 from attention.precision import working_dtype
 from attention.products import Features
 from attention.tracing import known
@@ -61,17 +60,6 @@ def mapped(entries: Entries, change: Callable[[Tensor], Tensor]) -> Entries:
     """Apply a function to each tensor of a NamedTuple of tensors and None."""
     fields: Any = (None if t is None else change(t) for t in entries)
     return type(entries)(*fields)
-
-
-def check_decay(decay: float | Tensor) -> None:
-    """Raise ValueError unless the factor, or every entry of a tensor, is above 0 and at most 1."""
-    if isinstance(decay, Tensor):
-        sound = decay.is_floating_point() and known(((decay > 0) & (decay <= 1)).all())
-        got: object = f"a {decay.dtype} tensor with others, of shape {tuple(decay.shape)}"
-    else:
-        sound, got = is_real(decay) and 0 < decay <= 1, repr(decay)
-    if sound is False:
-        raise ValueError(f"decay must be above 0 and at most 1, got {got}")
 
 
 def check_tokens(name: str, tokens: Tensor, leading: tuple[int, ...], width: int) -> None:

@@ -44,16 +44,16 @@ def harmonic_rms_error(num_features: int, *, kappa: PerAxis = 1.0, dim: int = 1)
     """Return the root mean square error of the kernel of `harmonic` features over the torus,
     accurate to 1e-8.
 
-    By Parseval's theorem its square is sum_S c_n^2 (tail / (1 - tail))^2 plus the sum of c_n^2
+    By Parseval's theorem its square is sum_S (c_n / (1 - tail) - c_n)^2 plus the sum of c_n^2
     outside S, where all c_n^2 on an axis sum to exp(-2 kappa) I_0(2 kappa). Arguments and
     exceptions are those of `harmonic_tail`.
     """
-    tail = harmonic_tail(num_features, kappa=kappa, dim=dim)
-    axes = check_axes("kappa", kappa, dim)
-    _, weights = harmonics(num_features, axes)
-    kept = weights[0] ** 2 + (weights[1:] ** 2).sum() / 2
+    axes = check_axes("kappa", kappa, check_count("dim", dim))
+    count = check_count("num_features", num_features)
+    weights, shares = harmonics(count, axes)[1], harmonic_shares(count, axes)[1]
+    kept, more = (float(c[0] ** 2 + (c[1:] ** 2).sum() / 2) for c in (weights, shares - weights))
     every = math.prod(math.exp(log_bessel(2 * axis, 0)[0]) for axis in axes)
-    return math.sqrt(float(kept) * (tail / (1 - tail)) ** 2 + max(0.0, every - float(kept)))
+    return math.sqrt(more + max(0.0, every - kept))
 
 
 def check_axes(name: str, given: PerAxis, dim: int) -> tuple[float, ...]:
@@ -75,6 +75,31 @@ def harmonics(count: int, kappa: tuple[float, ...]) -> tuple[Tensor, Tensor]:
     Only one of n and -n, which have the same cosine, is kept, with weight c_n + c_-n; the first
     weight is c_0.
     """
+    frequencies, log_weights = _log_weights(count, kappa)
+    weights = log_weights.exp()
+    weights[1:] *= 2
+    return frequencies, weights
+
+
+def harmonic_shares(count: int, kappa: tuple[float, ...]) -> tuple[Tensor, Tensor]:
+    """Return the frequencies of `harmonics` and their weights divided by the sum of the weights.
+
+    On a torus of hundreds of axes every weight is smaller than the smallest float64.
+    """
+    frequencies, log_weights = _log_weights(count, kappa)
+    if log_weights[0] < _LEAST_LOG:
+        log_weights -= log_weights[0].clone()
+    weights = log_weights.exp()
+    weights[1:] *= 2
+    return frequencies, weights / weights.sum()
+
+
+_LEAST_LOG = -600.0
+"""Largest log of a weight below which weights are rescaled before they are added."""
+
+
+def _log_weights(count: int, kappa: tuple[float, ...]) -> tuple[Tensor, Tensor]:
+    """Return the frequencies and log c_n, (count, d) and (1 + count,), the largest first."""
     logs = [log_bessel(axis, count) for axis in kappa]
     found = itertools.islice(_in_order(logs), 1, count + 1)
     frequencies = torch.tensor(list(found), dtype=torch.float64).reshape(count, len(kappa))
@@ -82,9 +107,7 @@ def harmonics(count: int, kappa: tuple[float, ...]) -> tuple[Tensor, Tensor]:
     for axis, table in enumerate(torch.tensor(logs, dtype=torch.float64)):
         log_weights[0] += table[0]
         log_weights[1:] += table[frequencies[:, axis].abs().long()]
-    weights = log_weights.exp()
-    weights[1:] *= 2
-    return frequencies, weights
+    return frequencies, log_weights
 
 
 def _in_order(logs: list[list[float]]) -> Iterator[tuple[int, ...]]:

@@ -1,0 +1,29 @@
+"""Weights of a module as it uses them, where `torch.nn.utils` normalises or prunes them."""
+
+from collections.abc import Iterable
+
+from torch import Tensor, nn
+from torch.nn.utils.prune import BasePruningMethod
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
+
+
+def effective_weights(module: nn.Module, names: Iterable[str]) -> dict[str, Tensor]:
+    """Return the tensors of the given dotted names.
+
+    Parametrisations compute a tensor when it is read; the older hooks of weight and spectral norm
+    and of pruning set it before each forward pass, and are asked for it here.
+    """
+    for part in module.modules():
+        for hook in part._forward_pre_hooks.values():
+            if isinstance(hook, WeightNorm):
+                setattr(part, hook.name, hook.compute_weight(part))
+            elif isinstance(hook, SpectralNorm):
+                setattr(part, hook.name, hook.compute_weight(part, do_power_iteration=False))
+            elif isinstance(hook, BasePruningMethod):
+                setattr(part, hook._tensor_name, hook.apply_mask(part))
+    found = {}
+    for name in names:
+        path, _, tensor = name.rpartition(".")
+        found[name] = getattr(module.get_submodule(path), tensor)
+    return found
