@@ -117,11 +117,12 @@ def _all_chunks(
     phi_k, log_scale, v = keys
     length = v.shape[-2]
     rows = next((rows for rows in _COMPILED if length <= rows * rows), _COMPILED[-1])
-    missing = -length % rows
+    count = length // rows + 1
+    missing = count * rows - length
 
     def chunks(tokens: Tensor, filled: float = 0.0) -> Tensor:
         padded = functional.pad(tokens, (0, 0, 0, missing), value=filled)
-        return padded.unflatten(-2, (-1, rows))
+        return padded.unflatten(-2, (count, rows))
 
     phi_q, phi_k = (
         Features(*(t if t is None else chunks(t) for t in phi)) for phi in (queries, phi_k)

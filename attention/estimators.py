@@ -60,18 +60,20 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     Args:
         feature_map: one of `attention.available()`, or a custom map as a class or as
-            "module:Class". The default has the smallest error for the Gaussian kernel, with F = 2
-            n_components.
-        n_components: m, the number of random vectors. The number of output columns F is a multiple
-            of it for most maps, see `feature_map_.output_dim`.
+            "module:Class". The default has the smallest error for the Gaussian kernel.
+        n_components: number of output columns, as in scikit-learn. The map has the largest number
+            of random vectors whose features fit, at least one: "trig" has two columns per vector,
+            and one column fewer than an odd number. Maps without random vectors ignore it.
         kernel: "gaussian" or "softmax".
-        sigma: bandwidth, > 0: inputs are divided by it. scikit-learn's gamma is 1 / (2 sigma^2).
-            "scale" corresponds to gamma="scale", 1 / (d Var X) over all entries of the X passed to
-            `fit`, so that sigma^2 = d Var X / 2, or 1 / 2 if all entries are equal.
+        sigma: bandwidth, > 0: inputs are divided by it. "scale" corresponds to gamma="scale", 1 /
+            (d Var X) over all entries of the X passed to `fit`, so that sigma^2 = d Var X / 2, or 1
+            / 2 if all entries are equal.
+        gamma: 1 / (2 sigma^2), > 0, or "scale", as in scikit-learn; in place of sigma.
         projection: one of `attention.available_projections()`, or an array (m, d).
         side: "queries" or "keys".
         random_state: int, numpy RandomState or None; one draw from it seeds the map.
         options: further options of the map, for example {"num_lambda_features": 8} for a hybrid.
+        num_features: m, the number of random vectors, in place of n_components.
 
     A change of parameters takes effect at the next `fit`.
 
@@ -100,6 +102,8 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         side: str = "queries",
         random_state: int | np.random.RandomState | None = None,
         options: Mapping[str, Any] | None = None,
+        gamma: float | str | None = None,
+        num_features: int | None = None,
     ) -> None:
         self.feature_map = feature_map
         self.n_components = n_components
@@ -109,6 +113,8 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.side = side
         self.random_state = random_state
         self.options = options
+        self.gamma = gamma
+        self.num_features = num_features
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Fit the map to X (n, d), dense or sparse. y is ignored.
@@ -118,19 +124,9 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         options = self._checked_options()
         array = validate_data(self, X, accept_sparse="csr", dtype=_DTYPES)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        sigma = _scale(array) if isinstance(self.sigma, str) else float(self.sigma)
-        projection: Any = self.projection
-        made = build_map(
-            self.feature_map,
-            self.n_features_in_,
-            self.n_components,
-            kernel=self.kernel,
-            projection=projection,
-            seed=seed,
-            dtype=torch.float32 if array.dtype == np.float32 else torch.float64,
-            device="cpu",
-            **options,
-        )
+        sigma = self._bandwidth(array)
+        dtype = torch.float32 if array.dtype == np.float32 else torch.float64
+        made = self._map(seed, dtype, options)
         invariant = self.kernel == "gaussian" and not made.own_kernel
         moved = invariant and not any(options.get(name) is not None for name in POSITIONS)
         offset = _mean(array) if moved else np.zeros(self.n_features_in_)
@@ -144,6 +140,40 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         # Assigned together, so that a failing fit keeps the previous state.
         self.feature_map_, self.offset_, self.sigma_, self.side_ = made, offset, sigma, self.side
         return self
+
+    def _bandwidth(self, array: Any) -> float:
+        given = self.sigma if self.gamma is None else self.gamma
+        if isinstance(given, str):
+            return _scale(array)
+        return float(given) if self.gamma is None else math.sqrt(0.5 / float(given))
+
+    def _map(self, seed: int, dtype: torch.dtype, options: dict[str, Any]) -> FeatureMap:
+        """Create the map with the largest number of random vectors that n_components allows."""
+
+        def build(num_features: int, device: str = "cpu") -> FeatureMap:
+            projection: Any = self.projection
+            return build_map(
+                self.feature_map,
+                self.n_features_in_,
+                num_features,
+                kernel=self.kernel,
+                projection=projection,
+                seed=seed,
+                dtype=dtype,
+                device=device,
+                **options,
+            )
+
+        if self.num_features is not None:
+            return build(self.num_features)
+        if np.ndim(self.projection) == 2:  # the number of given vectors
+            return build(len(self.projection))
+        # The number of columns is a linear function of the number of vectors.
+        count = self.n_components
+        first, second = (build(m, "meta").output_dim for m in (count, 2 * count))
+        if first == second:
+            return build(count)
+        return build(max(1, count - math.ceil((first - count) * count / (second - first))))
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
         """Return features (n, F) of X (n, d) on the side that `side` selected at `fit`."""
@@ -179,13 +209,21 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _checked_options(self) -> dict[str, Any]:
         if not isinstance(self.side, str) or self.side not in SIDES:
             raise ValueError(f"side must be one of {', '.join(SIDES)}, got {self.side!r}")
-        sigma: Any = self.sigma
-        if not (isinstance(sigma, str) and sigma == SCALE):
+        if self.gamma is not None and self.sigma != 1.0:
+            raise ValueError(
+                f"sigma and gamma set the same bandwidth, got sigma={self.sigma!r} and "
+                f"gamma={self.gamma!r}"
+            )
+        name = "sigma" if self.gamma is None else "gamma"
+        bandwidth: Any = getattr(self, name)
+        if not (isinstance(bandwidth, str) and bandwidth == SCALE):
             try:
-                check_positive(sigma=sigma)
+                check_positive(**{name: bandwidth})
             except ValueError as error:
                 raise ValueError(f"{error}; {SCALE!r} takes it from the data") from None
         check_count("n_components", self.n_components)
+        if self.num_features is not None:
+            check_count("num_features", self.num_features)
         if not isinstance(self.options, Mapping | None):
             raise ValueError(f"options must be a mapping or None, got {self.options!r}")
         options = dict(self.options or {})

@@ -208,7 +208,8 @@ class RandomFeatureAttention(HeadProjections):
             **options,
         )
         with torch.enable_grad():
-            weights = effective_weights(multihead, dict(converted.named_parameters()))
+            names = (name for name, _ in converted.named_parameters())
+            weights = effective_weights(multihead, (n for n in names if "feature_map." not in n))
         converted.load_state_dict(weights)
         for name, tensor in weights.items():
             converted.get_parameter(name).requires_grad_(tensor.requires_grad)
@@ -237,7 +238,7 @@ class RandomFeatureAttention(HeadProjections):
             dtype=weight.dtype,
         )
         with torch.enable_grad():
-            weights = effective_weights(self, dict(multihead.named_parameters()))
+            weights = effective_weights(self, (name for name, _ in multihead.named_parameters()))
         multihead.load_state_dict(weights)
         for name, parameter in multihead.named_parameters():
             parameter.requires_grad_(weights[name].requires_grad)

@@ -12,9 +12,11 @@ def effective_weights(module: nn.Module, names: Iterable[str]) -> dict[str, Tens
     """Return the tensors of the given dotted names.
 
     Parametrisations compute a tensor when it is read; the older hooks of weight and spectral norm
-    and of pruning set it before each forward pass, and are asked for it here.
+    and of pruning set it before each forward pass, and are asked for it here, except those of the
+    output projection of `nn.MultiheadAttention`, which reads the tensors without a forward pass.
     """
-    for part in module.modules():
+    read_only = isinstance(module, nn.MultiheadAttention)
+    for part in [module] if read_only else module.modules():
         for hook in part._forward_pre_hooks.values():
             if isinstance(hook, WeightNorm):
                 setattr(part, hook.name, hook.compute_weight(part))

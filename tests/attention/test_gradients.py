@@ -229,3 +229,40 @@ def test_second_and_forward_derivatives(
     hessian = torch.func.hessian(lambda t: attend(t, y, v).square().sum())(x)
     twice = torch.func.jacrev(torch.func.jacrev(lambda t: attend(t, y, v).square().sum()))(x)
     torch.testing.assert_close(hessian, twice)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_exact_attention_has_all_derivatives(is_causal: bool, masked: bool) -> None:
+    exact = attention.ExactSoftmax(3)
+    mask = torch.tensor([[[True, False, True, True]]]).expand(2, 1, 4) if masked else None
+    tokens = [randn(2, 1, 4, 3, seed=s, dtype=torch.float64).requires_grad_() for s in range(3)]
+
+    def attend(*tokens: Tensor) -> Tensor:
+        return exact.attend(*tokens, causal=is_causal, key_mask=mask)
+
+    assert torch.autograd.gradcheck(attend, tokens, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(attend, tokens)
+    (expected,) = torch.autograd.grad(attend(*tokens).sum(), tokens[:1])
+    scores = tokens[0] @ tokens[1].mT
+    hidden = torch.zeros_like(scores, dtype=torch.bool)
+    if mask is not None:
+        hidden = hidden | ~mask.unsqueeze(-2)
+    if is_causal:
+        hidden = hidden | torch.ones_like(hidden).triu(1)
+    plain = scores.masked_fill(hidden, -torch.inf).softmax(-1) @ tokens[2]
+    (gradient,) = torch.autograd.grad(plain.sum(), tokens[:1])
+    torch.testing.assert_close(expected, gradient)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("name", [name for name, _ in EXPONENTIAL[:-1]])
+def test_a_jacobian_may_be_vectorised(name: str, is_causal: bool) -> None:
+    fm = attention.feature_map(name, 3, 4, dtype=torch.float64)
+    x, y, v = (0.3 * randn(4, 3, seed=s, dtype=torch.float64) for s in range(3))
+    jacobian = torch.autograd.functional.jacobian
+
+    def attend(x: Tensor) -> Tensor:
+        return fm.attend(x, y, v, causal=is_causal)
+
+    torch.testing.assert_close(jacobian(attend, x, vectorize=True), jacobian(attend, x))

@@ -324,8 +324,8 @@ def test_sums_in_float64_do_not_depend_on_their_order() -> None:
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"state_dtype": torch.bfloat16}, "state_dtype must be float32 or float64, got torch.bfloat16"),
     ({"rule": "hebb"}, "rule must be one of sum, delta, got 'hebb'"),
-    ({"decay": 0.0}, "decay must be above 0 and at most 1, got 0.0"),
-    ({"decay": torch.tensor([0.5, 1.5]), "heads": 2}, "decay must be above 0 .*, got a torch.fl"),
+    ({"decay": -0.5}, "decay must be from 0 to 1, got -0.5"),
+    ({"decay": torch.tensor([0.5, 1.5]), "heads": 2}, "decay must be from 0 .*, got a torch.fl"),
     ({"decay": torch.ones(3)}, r"decay must be a number or one .* heads=None, got shape \(3,\)"),
     ({"rate": 0.5}, "rate needs rule='delta', got rule='sum'"),
     ({"floor": 2.0}, "floor must be above 0 and at most 1, got 2.0"),
@@ -358,7 +358,7 @@ def test_tokens_are_refused_in_a_sentence() -> None:
         ({"gates": good["gates"] + 1}, "gates must be numbers from 0 to 1, got other values"),
         ({"gates": good["gates"][:, :1]}, r"gates must have shape \(2, 5\), .* got \(2, 1\)"),
         ({"key_mask": torch.ones(B, L)}, "key_mask must be a bool tensor, got torch.float32"),
-        ({"decay": 2}, "decay must be above 0 and at most 1, got 2"),
+        ({"decay": 2}, "decay must be from 0 to 1, got 2"),
         ({"decay": torch.ones(3)}, r"decay must .* broadcast with \(2,\), got shape \(3,\)"),
     ]
     for change, message in bad:
@@ -376,3 +376,55 @@ def test_tokens_are_refused_in_a_sentence() -> None:
         made.unroll(made.initial_state(B), origins=torch.zeros(B, T, 1, 2), **case(B, T))
     with pytest.raises(ValueError, match=r"last leading dimension must be heads=3, got \(2,\)"):
         memory("trig", heads=3).initial_state(2)
+
+
+@pytest.mark.parametrize("kind", ["small", "zero", "drawn"])
+@pytest.mark.parametrize("rule", ["sum", "delta"])
+def test_unrolled_forgetting_is_exact_from_0_to_1_with_its_gradient(rule: str, kind: str) -> None:
+    decay = torch.full((1, 70), 0.99, dtype=torch.float64)
+    if kind == "drawn":
+        decay = rand(1, 70) ** 8
+    else:
+        decay[:, ::3] = 1e-10 if kind == "small" else 0
+    keys, queries = (2 * rand(1, 70, 2, 3, seed=s) - 1 for s in (1, 2))
+    values, weights = (2 * rand(1, 70, 2, DV, seed=s) - 1 for s in (3, 4))
+
+    def run(dtype: torch.dtype, at_once: bool) -> tuple[Tensor, Tensor]:
+        made = attention.LinearMemory(3, DV, "positive", 16, rule=rule, dtype=dtype)
+        made.feature_map.omega.copy_(rand(16, 3, seed=5))
+        d = decay.to(dtype, copy=True).requires_grad_()
+        q, k, v, w = (t.to(dtype) for t in (queries, keys, values, weights))
+        state = made.initial_state(1)
+        if at_once:
+            outputs, _ = made.unroll(state, q, k, v, decay=d)
+        else:
+            rows = []
+            for t in range(70):
+                state = made.write(state, k[:, t], v[:, t], decay=d[:, t])
+                rows.append(made.read(state, q[:, t]))
+            outputs = torch.stack(rows, 1)
+        (gradient,) = torch.autograd.grad((outputs * w).sum(), d)
+        return outputs.detach().double(), gradient[:, 1:].double()
+
+    expected, gradient = run(torch.float64, at_once=False)
+    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 2e-4)):
+        for at_once in (False, True):
+            outputs, found = run(dtype, at_once)
+            assert (
+                outputs - expected
+            ).abs().max() < 0.02 * tolerance * expected.abs().max() + 1e-12
+            error = (found - gradient).abs() / gradient.abs().clamp_min(1e-3 * gradient.abs().max())
+            assert error.max() < tolerance
+
+
+def test_the_state_has_the_dtype_and_device_of_a_given_map() -> None:
+    given = attention.feature_map("positive", 2, 4, dtype=torch.float64)
+    made = attention.LinearMemory(2, 3, given)
+    assert {t.dtype for t in made.initial_state(1)} == {torch.float64}
+    assert made.float().initial_state(1).values.dtype == torch.float32
+    elsewhere = attention.LinearMemory(2, 3, attention.feature_map("trig", 2, 4, device="meta"))
+    assert elsewhere.initial_state(1).values.is_meta
+    fixed = attention.LinearMemory(2, 3, state_dtype=torch.float64, decay=0.3)
+    for cast in (fixed.half(), fixed.bfloat16(), fixed.float()):
+        assert cast.initial_state(1).values.dtype == torch.float64
+        assert cast.decay.item() == 0.3

@@ -138,3 +138,28 @@ def test_full_precision_takes_devices_without_autocast() -> None:
     u = torch.ones(2, 3, device="meta")
     with torch.autocast("cpu", dtype=torch.bfloat16), full_precision(u):
         assert (u @ u.mT).dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", ["positive", "trig", "harmonic"])
+def test_sums_of_a_million_tokens_keep_five_digits(name: str) -> None:
+    fm = attention.feature_map(name, 2, 4)
+    keys, values = torch.zeros(1, 10**6, 2), torch.full((1, 10**6, 1), 0.7)
+    memory = attention.LinearMemory(2, 1, fm)
+    with torch.no_grad():
+        outputs = [fm.attend(keys[:, :3], keys, values)]
+        outputs += [fm.attend(keys, keys, values, causal=True)]
+        outputs += [memory.read(memory.write(memory.initial_state(1), keys, values), keys[:, :1])]
+        phi = fm.keys(keys)
+        outputs += [attention.linear_attention(phi, phi, values, causal=True)]
+    for output in outputs:
+        assert relative_error(output, torch.full_like(output, 0.7)) < 1e-5
+
+
+@pytest.mark.parametrize(("dim", "kappa"), [(350, 20.0), (500, 4.0), (980, 1.0)])
+def test_harmonics_of_hundreds_of_axes_are_numbers(dim: int, kappa: float) -> None:
+    """Every coefficient of the kernel is smaller than the smallest float64."""
+    fm = attention.feature_map("harmonic", dim, 16, kappa=kappa)
+    phi = fm.queries(tokens(5, dim).float())
+    torch.testing.assert_close((phi * phi).sum(-1), torch.ones(5))
+    error = attention.theory.harmonic_rms_error(16, kappa=kappa, dim=dim)
+    assert 0 < error < 1

@@ -1,10 +1,13 @@
 """One token at a time against the causal form; carried state through torch.export."""
 
+import io
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch._dynamo.testing import CompileCounterWithBackend
 
 import attention
 from attention.decoding import decode, initial_decoding_state
@@ -12,6 +15,12 @@ from attention.decoding import prefill as prefill_tokens
 from attention.linear import CHUNK
 from attention.recurrent import LinearAttentionState, initial_state, prefill, step
 from tests.attention.cases import features, rejects
+
+
+def rand(*shape: int, seed: int = 0) -> Tensor:
+    """Numbers from 0.1 to 1.1, float64."""
+    generator = torch.Generator().manual_seed(seed)
+    return 0.1 + torch.rand(*shape, generator=generator, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("offset", [-300.0, 300.0])
@@ -167,11 +176,113 @@ def test_prefill_of_tokens_equals_causal_attention(name: str) -> None:
 def test_errors() -> None:
     phi_q, phi_k, v, _ = case()
     state = initial_state((2,), 4, 4, dtype=v.dtype)
-    wrong = (0.0, -1.0, 1.5, float("nan"), "a", torch.tensor([[0.5], [2.0]]).double())
+    wrong = (-1.0, 1.5, float("nan"), "a", torch.tensor([[0.5], [2.0]]).double())
     for decay in wrong:
-        with pytest.raises(ValueError, match="decay must be above 0 and at most 1, got"):
+        with pytest.raises(ValueError, match="decay must be from 0 to 1, got"):
             step(state, phi_q[:, 0], phi_k[:, 0], v[:, 0], decay=decay)
-    rejects("decay must be above 0 and at most 1, got 0", prefill, state, phi_q, phi_k, v, decay=0)
+    rejects("decay must be from 0 to 1, got 2", prefill, state, phi_q, phi_k, v, decay=2)
     with pytest.raises(ValueError, match="key_mask must be a bool tensor, got"):
         step(state, phi_q[:, 0], phi_k[:, 0], v[:, 0], key_mask=torch.ones(2))
     rejects("as many queries as keys, got 3 and", prefill, state, phi_q[:, :3], phi_k, v)
+
+
+def _recursion(phi_q: Tensor, phi_k: Tensor, v: Tensor, decay: Tensor) -> Tensor:
+    """S_i = d_i S_{i-1} + k_i v_i^T and n_i = d_i n_{i-1} + k_i, as they are written."""
+    sums, normaliser, outputs = 0.0, 0.0, []
+    for i in range(v.shape[-2]):
+        sums = decay[..., i, :, None] * sums + phi_k[..., i, :, None] * v[..., i, None, :]
+        normaliser = decay[..., i, :] * normaliser + phi_k[..., i, :]
+        weight = (phi_q[..., i, :] * normaliser).sum(-1, keepdim=True)
+        outputs.append((phi_q[..., i, None, :] @ sums).squeeze(-2) / weight)
+    return torch.stack(outputs, -2)
+
+
+DECAYS = {
+    "1e-10": lambda d: d.index_fill(-2, torch.arange(0, 130, 3), 1e-10),
+    "1e-30": lambda d: d.index_fill(-2, torch.arange(0, 130, 3), 1e-30),
+    "begins of sequences": lambda d: d.index_fill(-2, torch.arange(0, 130, 7), 0.0),
+    "zeros": torch.zeros_like,
+    "ones": torch.ones_like,
+    "drawn": lambda d: (rand(1, 130, 1, seed=8) - 0.1) ** 8,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", DECAYS)
+def test_forgetting_is_exact_from_0_to_1_with_its_gradient(kind: str, dtype: torch.dtype) -> None:
+    decay = DECAYS[kind](torch.full((1, 130, 1), 0.99, dtype=torch.float64))
+    phi_q, phi_k, v, weights = (rand(1, 130, n, seed=s) for s, n in enumerate((6, 6, 3, 3)))
+
+    def run(form: Callable[..., Tensor], to: torch.dtype) -> tuple[Tensor, Tensor]:
+        given = decay.to(to, copy=True).requires_grad_()
+        output = form(phi_q.to(to), phi_k.to(to), v.to(to), given)
+        (gradient,) = torch.autograd.grad((output * weights.to(to)).sum(), given)
+        return output.detach().double(), gradient[:, 1:].double()
+
+    def by(form: Callable[..., Any]) -> Callable[..., Tensor]:
+        def whole(q: Tensor, k: Tensor, v: Tensor, d: Tensor) -> Tensor:
+            start = initial_state((1,), 6, 3, dtype=v.dtype)
+            return form((start, q, k, v), decay=d)[0]
+
+        return whole
+
+    expected, gradient = run(_recursion, torch.float64)
+    scale = 1e-3 * gradient.abs().max()
+    for form in (lambda t, **o: prefill(*t, **o), lambda t, **o: _steps(*t, **o)):
+        output, found = run(by(form), dtype)
+        exact = dtype == torch.float64
+        torch.testing.assert_close(output, expected, rtol=1e-13 if exact else 1e-6, atol=0.0)
+        error = (found - gradient).abs() / gradient.abs().clamp_min(scale)
+        assert error.max() < (1e-12 if exact else 1e-3)
+
+
+def _steps(
+    state: LinearAttentionState, q: Tensor, k: Tensor, v: Tensor, decay: Tensor
+) -> tuple[Tensor, LinearAttentionState]:
+    outputs = []
+    for i in range(v.shape[-2]):
+        token = (t[..., i, :] for t in (q, k, v))
+        output, state = step(state, *token, decay=decay[..., i, :])
+        outputs.append(output)
+    return torch.stack(outputs, -2), state
+
+
+def _leaves(state: Any) -> list[Tensor]:
+    return [state] if isinstance(state, Tensor) else [t for part in state for t in _leaves(part)]
+
+
+def test_entries_of_states_share_no_memory_and_are_loaded_by_default() -> None:
+    module = attention.RandomFeatureAttention(8, 2, "trig", 4, batch_first=True)
+    token, tokens = rand(3, 8).float(), rand(3, 5, 8).float()
+    memories = [attention.LinearMemory(3, 2, rule=rule) for rule in ("sum", "delta")]
+    states: list[Any] = [initial_state((3,), 4, 2), module.initial_state(3)]
+    states += [module.step(token, token, token, states[1])[1]]
+    states += [module.prefill(tokens, tokens, tokens, states[1])[1]]
+    states += [memory.initial_state(3) for memory in memories]
+    for state in states:
+        leaves = _leaves(state)
+        places = [t.untyped_storage().data_ptr() for t in leaves if t.numel()]
+        assert len(set(places)) == len(places)
+        for leaf in leaves:
+            leaf.copy_(leaf.clone())  # no entry is expanded
+        file = io.BytesIO()
+        torch.save(state, file)
+        file.seek(0)
+        again = torch.load(file)
+        assert type(again) is type(state)
+        assert all(map(torch.equal, _leaves(again), leaves))
+
+
+def test_one_compiled_graph_serves_many_lengths() -> None:
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("eager")
+    features = attention.feature_map("positive", 4, 8)
+    attend = torch.compile(
+        lambda x, y, v: features.attend(x, y, v, causal=True), backend=counter, fullgraph=True
+    )
+    with torch.no_grad():
+        for length in (40, 70, 130, 200, 300):
+            tokens = [rand(2, length, 4, seed=seed).float() for seed in range(3)]
+            expected = features.attend(*tokens, causal=True)
+            torch.testing.assert_close(attend(*tokens), expected, rtol=1e-5, atol=1e-6)
+    assert counter.frame_count <= 3
