@@ -124,9 +124,7 @@ def _all_chunks(
         padded = functional.pad(tokens, (0, 0, 0, missing), value=filled)
         return padded.unflatten(-2, (count, rows))
 
-    phi_q, phi_k = (
-        Features(*(t if t is None else chunks(t) for t in phi)) for phi in (queries, phi_k)
-    )
+    phi_q, phi_k = queries.changed(chunks), phi_k.changed(chunks)
     log_scale, v = chunks(log_scale, -torch.inf), chunks(v)
     floors = None if log_floor is None else chunks(log_floor)
     after = running_sums(state, phi_k, log_scale, v, signed, None, v.new_ones(v.shape[:-2]))

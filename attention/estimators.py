@@ -167,7 +167,7 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if self.num_features is not None:
             return build(self.num_features)
         if np.ndim(self.projection) == 2:  # the number of given vectors
-            return build(len(self.projection))
+            return build(np.shape(self.projection)[0])
         # The number of columns is a linear function of the number of vectors.
         count = self.n_components
         first, second = (build(m, "meta").output_dim for m in (count, 2 * count))

@@ -119,19 +119,17 @@ class _Twice(torch.autograd.Function):
         ctx.save_for_backward(x, y, values, mask)
         ctx.causal = causal
         with torch.enable_grad():
-            ctx.leaves = [t.detach().requires_grad_() for t in (x, y, values)]
-            ctx.attended = _fused(*ctx.leaves, mask, causal)
+            x, y, values = (t.detach().requires_grad_() for t in (x, y, values))
+            ctx.leaves, ctx.attended = (x, y, values), _fused(x, y, values, mask, causal)
         attended: Tensor = ctx.attended.detach()
         return attended
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        *tokens, mask = ctx.saved_tensors
-        attended = ctx.attended
+        x, y, values, mask = ctx.saved_tensors
+        tokens, attended = ctx.leaves, ctx.attended
         if torch.is_grad_enabled():  # the gradient is differentiated again
-            attended = _by_parts(*tokens, mask, ctx.causal)
-        else:
-            tokens = ctx.leaves
+            tokens, attended = (x, y, values), _by_parts(x, y, values, mask, ctx.causal)
         needed = [t for t, wanted in zip(tokens, ctx.needs_input_grad, strict=False) if wanted]
         found = iter(
             torch.autograd.grad(

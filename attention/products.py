@@ -46,6 +46,11 @@ class Features(NamedTuple):
     """(..., L, F), such that the mantissa is a constant times exp(logarithms), or None if gradients
     flow through the mantissa."""
 
+    def changed(self, change: Callable[[Tensor], Tensor]) -> "Features":
+        """Apply a function to both tensors."""
+        logarithms = None if self.logarithms is None else change(self.logarithms)
+        return Features(change(self.mantissa), logarithms)
+
     def parts(self, rows: int | None) -> "list[Features]":
         """Split into blocks of `rows` tokens. None gives a single block."""
         mantissas = parts(self.mantissa, rows, -2)

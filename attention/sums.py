@@ -133,9 +133,13 @@ def added(state: LinearAttentionState, other: LinearAttentionState) -> LinearAtt
     """Return the sums over the keys of both states."""
     reference = torch.maximum(state.log_scale, other.log_scale).detach()
     kept, more = (exponential(one.log_scale - reference) for one in (state, other))
-    sums = (times(kept, a) + times(more, b) for a, b in zip(state[:3], other[:3], strict=True))
-    largest_value = torch.maximum(state.largest_value, other.largest_value)
-    return LinearAttentionState(*sums, largest_value, reference)
+    return LinearAttentionState(
+        times(kept, state.values) + times(more, other.values),
+        times(kept, state.normaliser) + times(more, other.normaliser),
+        times(kept, state.mass) + times(more, other.mass),
+        torch.maximum(state.largest_value, other.largest_value),
+        reference,
+    )
 
 
 class LongSum:
@@ -208,7 +212,7 @@ def running_sums(
     own = absorb(empty_state(keys.mantissa, v), keys, log_scale, v, signed, gates)
     decays = Decays.of(decay.unsqueeze(-1))
     weights, kept, reference = decays.weights(own.log_scale[..., 0], state.log_scale)
-    before = Features(*(t if t is None else t.unsqueeze(-1) for t in kept))
+    before = kept.changed(lambda t: t.unsqueeze(-1))
     started = decays.before.unsqueeze(-1)
 
     def after(earlier: Tensor, added: Tensor) -> Tensor:
