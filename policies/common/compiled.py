@@ -90,15 +90,15 @@ class CompiledDecision:
         policy: nn.Module,
         decide: Decide,
         seen: Mapping[str, Tensor],
-        carried: Mapping[str, Tensor] = _NOTHING,
+        recurrent: Mapping[str, Tensor] = _NOTHING,
     ) -> tuple[Tensor, ...]:
         """The result of `decide`, which calls the policy, for the parts of an observation, (1,
         ...), and the recurrent state, whose tensors may grow.
         """
-        given = {**seen, **carried} if carried else seen
+        given = {**seen, **recurrent} if recurrent else seen
         if self.after is None or is_watched():
             return decide(given)
-        kinds = _kinds(seen, carried)
+        kinds = _kinds(seen, recurrent)
         if self._run is not None:
             if self._state is not None and self._state.holds(policy, kinds):
                 return self._run(*given.values())
@@ -233,9 +233,9 @@ class _Read:
         return version == self._version
 
 
-def _kinds(seen: Mapping[str, Tensor], carried: Mapping[str, Tensor]) -> _Kinds:
+def _kinds(seen: Mapping[str, Tensor], recurrent: Mapping[str, Tensor]) -> _Kinds:
     """Types, and the sizes of the observation's parts."""
     return [
         *((key, part.dtype, part.shape) for key, part in seen.items()),
-        *((key, part.dtype, part.ndim) for key, part in carried.items()),
+        *((key, part.dtype, part.ndim) for key, part in recurrent.items()),
     ]

@@ -142,15 +142,15 @@ def test_on_the_way_back_places_are_those_that_odometry_tells():
     odometry, speed = policy.footholds.odometry, policy.footholds.velocity
     proprio = parts["proprio"]
 
-    def handed(proprio):
+    def outputs(proprio):
         return policy.prepared({**parts, "proprio": proprio}, starts)["recalled"]
 
-    usual = handed(proprio)
+    usual = outputs(proprio)
     around, other, faster = proprio.clone(), proprio.clone(), proprio.clone()
     around[:, odometry.start] += 5.0
     other[2:, odometry.start] += 0.1
     faster[:, speed] *= 3
-    torch.testing.assert_close(handed(around), usual, atol=1e-3, rtol=0)
-    assert (handed(other) - usual).abs().max() > 0.1
-    torch.testing.assert_close(handed(faster), usual)
+    torch.testing.assert_close(outputs(around), usual, atol=1e-3, rtol=0)
+    assert (outputs(other) - usual).abs().max() > 0.1
+    torch.testing.assert_close(outputs(faster), usual)
     back.close()

@@ -97,11 +97,11 @@ def test_tokens_meet_by_attention_alone():
     for attend in (True, False):
         config = PooledPolicyConfig(patch=(5, 4), patch_readout=1, attend=attend)
         policy = policies.build(config, observed, acts)
-        handed = [
+        outputs = [
             policy._attended(policy.tokens, policy._one(image)).detach()[0]
             for image in (picture, changed)
         ]
-        moved = (handed[0] - handed[1]).abs() > 1e-7
+        moved = (outputs[0] - outputs[1]).abs() > 1e-7
         assert moved[0]
         assert bool(moved[1:].any()) == attend
 

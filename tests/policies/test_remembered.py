@@ -31,9 +31,9 @@ def taken(policy, walk):
         policy.act(observation)
     steps = {key: part[None, begins:] for key, part in parts.items()}
     with torch.no_grad():
-        handed, _ = policy.recalled(steps, starts[None, begins:], None)
+        outputs, _ = policy.recalled(steps, starts[None, begins:], None)
     rows = 3 if policy.is_plane else 1
-    given = handed["recalled"][0, -1, : 4 * rows * policy.config.reads]
+    given = outputs["recalled"][0, -1, : 4 * rows * policy.config.reads]
     return seen[-1], (given.view(4, rows, -1).numpy() + 1) / 2
 
 

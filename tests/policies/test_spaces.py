@@ -246,9 +246,9 @@ def test_places_alone_are_row_and_column_of_the_best():
     assert sum(p.numel() for p in policy.parameters()) == 2 * 4 * (147 + 6) + 21 * 2
     seen = {"observation": torch.as_tensor(drawn(pixels(96, 96, 3), 2)[0])[None]}
     best = policy.selection.best(policy.selection.scores(policy.attended_tokens(seen)))[0]
-    handed = policy._attended(policy.tokens, seen)[0].view(10, 2)
+    outputs = policy._attended(policy.tokens, seen)[0].view(10, 2)
     expected = torch.stack([best // 23, best % 23], -1)
-    torch.testing.assert_close(handed, (2 * expected + 1) / 23 - 1)
+    torch.testing.assert_close(outputs, (2 * expected + 1) / 23 - 1)
 
 
 def test_equal_scores_are_in_the_order_of_the_tokens():
