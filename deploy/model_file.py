@@ -1,7 +1,9 @@
 """Validation of an untrusted ONNX file before it is loaded; it does not need NumPy.
 
-ONNX files are protocol buffers. What is refused: tensors whose numbers lie in other files,
-operators beyond the standard ones, and a nesting or size that no exported policy has.
+ONNX files are protocol buffers. Every field is read as ONNX Runtime's parser reads it, and what
+this parser would skip is refused, so that both see the same model. Refused as well: tensors whose
+numbers lie in other files, operators beyond the standard ones, types that no policy uses (text,
+sparse and complex tensors), and a nesting or size that no exported policy has.
 """
 
 import os
@@ -12,21 +14,35 @@ from pathlib import Path
 __all__ = ["LARGEST_BYTES", "check_model", "read_file"]
 
 LARGEST_BYTES = 1 << 30
-_DEEPEST = 12
-_VARINT, _EIGHT, _MESSAGE, _FOUR = 0, 1, 2, 5
-# Numbers of the fields of ONNX's messages (onnx.proto) that lead to tensors and operators.
-_TENSOR, _SPARSE, _GRAPH, _NODE, _ATTRIBUTE, _FUNCTION, _MODEL = range(7)
-_CHILDREN = {
-    _MODEL: {7: _GRAPH, 25: _FUNCTION},
-    _FUNCTION: {7: _NODE},
-    _GRAPH: {1: _NODE, 5: _TENSOR, 15: _SPARSE},
-    _NODE: {5: _ATTRIBUTE},
-    _ATTRIBUTE: {5: _TENSOR, 6: _GRAPH, 10: _TENSOR, 11: _GRAPH, 22: _SPARSE, 23: _SPARSE},
-    _SPARSE: {1: _TENSOR, 2: _TENSOR},
-    _TENSOR: {},
+_DEEPEST, _MOST_FIELDS = 16, 1 << 21
+_WIRES = {"int": (0,), "ints": (0, 2), "float": (5,), "floats": (5, 2), "doubles": (1, 2)}
+"""Wire types of numbers; texts and messages have type 2."""
+_FIELDS = {
+    message: {int(n): kind for n, _, kind in (word.partition(":") for word in words.split())}
+    for message, words in {
+        "model": "1:int 2:text 3:text 4:text 5:int 6:text 7:graph 8:opset 14:entry",
+        "opset": "1:text 2:int",
+        "entry": "1:text 2:text",
+        "graph": "1:node 2:text 5:tensor 10:text 11:port 12:port 13:port 14:scale 16:entry",
+        "scale": "1:text 2:entry",
+        "node": "1:text 2:text 3:text 4:text 5:attribute 6:text 7:domain 8:text 9:entry",
+        "attribute": "1:text 2:float 3:int 4:text 5:tensor 6:graph 7:floats 8:ints 9:text "
+        "10:tensor 11:graph 13:text 14:type 15:type 20:int 21:text",
+        "tensor": "1:ints 2:dtype 4:floats 5:ints 7:ints 8:text 9:text 10:doubles 11:ints 12:text "
+        "13:elsewhere 14:place 16:entry",
+        "port": "1:text 2:type 3:text 4:entry",
+        "type": "1:array 4:list 6:text 9:list",
+        "list": "1:type",
+        "array": "1:dtype 2:shape",
+        "shape": "1:side",
+        "side": "1:int 2:text 3:text",
+    }.items()
 }
-_EXTERNAL_DATA, _DATA_LOCATION = 13, 14
-_DOMAIN = 7
+"""Fields of ONNX's messages (onnx.proto) by number, without those that no policy uses."""
+_DTYPES = {*range(26)} - {8, 14, 15}
+"""ONNX's types of numbers, without text and complex numbers."""
+_DTYPE_ATTRIBUTES = {b"to", b"dtype", b"output_dtype", b"output_datatype"}
+_TEXT_ATTRIBUTES = {b"value_string", b"value_strings"}
 _STANDARD = (b"", b"ai.onnx")
 
 
@@ -53,57 +69,76 @@ def read_file(folder: Path, name: str, largest: int) -> bytes:
 
 
 def check_model(data: bytes, name: str) -> None:
-    """Refuse a model that reads other files or uses operators that are not standard.
+    """Refuse a model that reads other files, uses operators that are not standard or types that no
+    policy has, or that another parser may read otherwise.
 
     Raises:
         ValueError: one sentence, for such a model and for a file that is not ONNX.
     """
     try:
-        _walk(memoryview(data), _MODEL, name, 0)
+        if data[4:8] == b"ORTM":  # ONNX Runtime's own format, which it tells by these bytes
+            raise IndexError
+        _walk(memoryview(data), "model", name, 0, iter(range(_MOST_FIELDS)))
     except IndexError:
         raise ValueError(
             f"{name} must be an ONNX file, got one that is damaged or another"
         ) from None
 
 
-def _walk(data: memoryview, kind: int, name: str, depth: int) -> None:
+def _walk(data: memoryview, message: str, name: str, depth: int, left: Iterator[int]) -> None:
+    """Check the fields of a message; `left` counts those that the file may still have."""
     if depth > _DEEPEST:
         raise ValueError(f"{name} must nest graphs at most {_DEEPEST} deep")
-    children = _CHILDREN[kind]
+    words, numbers = set[bytes](), set[int]()  # names and whole numbers of an attribute
     for number, wire, value in _fields(data):
-        if kind == _TENSOR and (number == _EXTERNAL_DATA or (number == _DATA_LOCATION and value)):
+        if next(left, None) is None:
+            raise ValueError(f"{name} must have at most {_MOST_FIELDS} fields")
+        kind = _FIELDS[message].get(number)
+        if kind is None:
+            raise ValueError(
+                f"{name} must have the fields of policies alone, got field {number} of a {message}"
+            )
+        if kind == "elsewhere" or (kind == "place" and value != 0):
             raise ValueError(
                 f"{name} must hold all its numbers, got a tensor whose data lie in another file"
             )
-        if kind == _NODE and number == _DOMAIN and bytes(_part(value)) not in _STANDARD:
+        if wire not in _WIRES.get(kind, (0,) if kind in ("dtype", "place") else (2,)):
+            raise IndexError
+        if kind == "dtype" and value not in _DTYPES:
+            raise ValueError(f"{name} must be made of numbers, got tensors of ONNX's type {value}")
+        if isinstance(value, int):
+            if (message, number) == ("attribute", 3):
+                numbers.add(value)
+            continue
+        if kind == "domain" and bytes(value) not in _STANDARD:
             raise ValueError(
                 f"{name} must be made of ONNX's own operators, got one of the domain "
-                f"{bytes(_part(value))[:40]!r}"
+                f"{bytes(value)[:40]!r}"
             )
-        if wire == _MESSAGE and number in children:
-            _walk(_part(value), children[number], name, depth + 1)
-
-
-def _part(value: int | memoryview) -> memoryview:
-    if isinstance(value, int):
-        raise IndexError
-    return value
+        if (message, number) == ("attribute", 1):
+            words.add(bytes(value[:40]))
+        if kind in _FIELDS:
+            _walk(value, kind, name, depth + 1, left)
+    if words & _TEXT_ATTRIBUTES or (words & _DTYPE_ATTRIBUTES and numbers - _DTYPES):
+        raise ValueError(f"{name} must be made of numbers, got an operator that makes others")
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
     """Number, wire type and value of each field of a message. IndexError where it is damaged."""
     at = 0
     while at < len(data):
-        key, at = _varint(data, at)
+        key, at = _varint(data, at, 5)
+        if key >> 32:  # whose upper bits other parsers drop
+            raise IndexError
         number, wire = key >> 3, key & 7
-        if wire == _VARINT:
-            value, at = _varint(data, at)
+        if wire == 0:
+            value, at = _varint(data, at, 10)
             yield number, wire, value
             continue
-        if wire == _MESSAGE:
-            size, at = _varint(data, at)
-        elif wire in (_EIGHT, _FOUR):
-            size = 8 if wire == _EIGHT else 4
+        if wire == 2:
+            size, at = _varint(data, at, 5)
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
         else:
             raise IndexError
         if size > len(data) - at:
@@ -112,9 +147,10 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
         at += size
 
 
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
+def _varint(data: memoryview, at: int, most: int) -> tuple[int, int]:
+    """A number of at most so many bytes, and where the next one begins."""
     value = 0
-    for shift in range(0, 70, 7):
+    for shift in range(0, 7 * most, 7):
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift

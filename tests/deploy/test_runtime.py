@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from deploy.contract_file import CONTRACT
+from deploy.model_file import check_model
 from deploy.runtime import Policy, StaleError
 from tests.deploy.folders import remembering
 
@@ -142,6 +143,95 @@ def test_numbers_in_other_files_are_refused(tmp_path):
     hidden = helper.make_node("Constant", [], ["w"], value=lies)  # within an operator
     with pytest.raises(ValueError, match="a tensor whose data lie in another file"):
         Policy(of_a_stranger(tmp_path, [hidden, *nodes]))
+
+
+def field(number, value, extra=0):
+    """A field of a protocol buffer; `extra` sets upper bits of its tag."""
+    wire = 0 if isinstance(value, int) else 2
+    body = varint(value) if wire == 0 else varint(len(value)) + value
+    return varint(number << 3 | wire | extra << 32) + body
+
+
+def varint(value):
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*found, value])
+
+
+def node(*more):
+    """A model with one node of these fields."""
+    return field(7, field(1, b"".join(more)))
+
+
+def nested(deep):
+    """A graph within so many others."""
+    return field(1, field(5, field(6, nested(deep - 1)))) if deep else b""
+
+
+SPARSE = field(1, field(2, 1)) + field(3, 1 << 40)
+STRANGE = {
+    "upper bits of a tag": (node(field(7, b"com.example", extra=1)), "damaged or another"),
+    "a long tag": (node(b"\xba\x80\x80\x80\x80\x00\x01x"), "damaged or another"),
+    "a group": (b"\x0b\x0c", "damaged or another"),
+    "number for text": (node(field(7, 3)), "damaged or another"),
+    "text for a number": (field(7, field(5, field(14, b"\1"))), "data lie in another file"),
+    "text for a type": (field(7, field(5, field(2, b"\1"))), "damaged or another"),
+    "an unknown field": (field(99, b""), "got field 99 of a model"),
+    "functions": (field(25, b""), "got field 25 of a model"),
+    "a sparse tensor": (field(7, field(15, SPARSE)), "got field 15 of a graph"),
+    "texts in a tensor": (field(7, field(5, field(6, b"a"))), "got field 6 of a tensor"),
+    "a tensor of text": (field(7, field(5, field(2, 8))), "tensors of ONNX's type 8"),
+    "complex": (field(7, field(5, field(2, 14))), "tensors of ONNX's type 14"),
+    "a type that overflows": (field(7, field(5, field(2, 2**32 + 8))), "tensors of ONNX's type"),
+    "a port of text": (
+        field(7, field(11, field(2, field(1, field(1, 8))))), "tensors of ONNX's type 8",
+    ),
+    "cast to text": (node(field(5, field(3, 8) + field(1, b"to"))), "operator that makes others"),
+    "text constant": (
+        node(field(5, field(1, b"value_string") + field(4, b"a"))), "operator that makes others",
+    ),
+    "ONNX Runtime's format": (field(2, b"\1\1ORTM"), "damaged or another"),
+    "nested": (field(7, nested(8)), "nest graphs"),
+    "many fields": (field(1, 8) * (2**21 + 1), "at most 2097152 fields"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+def test_what_another_parser_reads_otherwise_and_types_of_no_policy_are_refused(kind):
+    data, sentence = STRANGE[kind]
+    with pytest.raises(ValueError, match=sentence):
+        check_model(data, "model.onnx")
+
+
+def test_what_passes_is_what_the_parser_of_onnx_sees(folder):
+    """500 mutations of fields: what passes has no field that onnx would keep as unknown."""
+    check_model(data := (folder / "model.onnx").read_bytes(), "model.onnx")
+    model = onnx.load_from_string(data)
+    keep = slice(0, 3)
+    small = helper.make_model(
+        helper.make_graph(
+            model.graph.node[keep], "g", model.graph.input, [], model.graph.initializer[keep]
+        )
+    ).SerializeToString()
+    rng, passed = np.random.default_rng(0), 0
+    for _ in range(500):
+        changed = bytearray(small)
+        for at in rng.integers(len(changed), size=rng.integers(1, 4)):
+            changed[at] = rng.integers(256)
+        try:
+            check_model(bytes(changed), "model.onnx")
+        except ValueError:
+            continue
+        passed += 1
+        read = onnx.load_from_string(bytes(changed))
+        assert all(one.domain in ("", "ai.onnx") for one in read.graph.node)
+        assert not any(one.data_location for one in read.graph.initializer)
+        before = read.ByteSize()
+        read.DiscardUnknownFields()
+        assert read.ByteSize() == before
+    assert passed > 20
 
 
 def test_operators_of_others_and_damaged_files_are_refused(tmp_path):
