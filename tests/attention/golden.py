@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from scipy.special import hyp1f1
 from torch import Tensor
+from torch.testing import assert_close
 
 import attention
 from attention import compositional, kernels, theory
@@ -363,7 +364,7 @@ def hybrid_attention(entry: Entry) -> Tensor:
     fm = attention.feature_map("angular_hybrid", 2, 3, **options)
     stabilised = fm.attend(x, y, v)
     plain = attention.linear_attention(fm.queries(x), fm.keys(y), v)
-    torch.testing.assert_close(plain, stabilised, rtol=1e-12, atol=0)
+    assert_close(plain, stabilised, rtol=1e-12, atol=0)
     return stabilised
 
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 import attention
 import attention.linear
@@ -42,9 +43,7 @@ def attended(
 
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("name", ["positive", "oprf", "trig", "elu"])
-def test_parts_of_a_batch_are_attended_alike(
-    name: str, mask: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_of_a_batch_are_attended_alike(name, mask, monkeypatch):
     features = attention.feature_map(name, DIM, 8, heads=HEADS, dtype=torch.float64)
     shape = MASKS[mask]
     hidden = None
@@ -56,26 +55,26 @@ def test_parts_of_a_batch_are_attended_alike(
     with monkeypatch.context() as patch:
         blocks, of_blocks, parts = attended(features, hidden, 1, patch)
         assert parts == BATCH
-    torch.testing.assert_close(blocks, whole)
+    assert_close(blocks, whole)
     for ours, theirs in zip(of_blocks, of_whole, strict=True):
-        torch.testing.assert_close(ours, theirs)
+        assert_close(ours, theirs)
 
 
 @pytest.mark.parametrize("size", [1.0, 1e20, 1e-30])
-def test_gradients_are_the_same_in_range_and_out_of_it(size: float) -> None:
+def test_gradients_are_the_same_in_range_and_out_of_it(size):
     """1e20 times 1e30 is out of float32's range, times a mantissa of 1e-25 it is not."""
     left = size * torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
     right = 1e30 * torch.randn(7, 3, generator=torch.Generator().manual_seed(2))
     mantissa = torch.full((5, 7), 1e-25)
     expected = (left.double() @ right.double().mT * mantissa.double()).float()
     with torch.no_grad():
-        torch.testing.assert_close(relative_gradient(left, right, mantissa), expected)
-    torch.testing.assert_close(relative_gradient(left, right, mantissa), expected)
+        assert_close(relative_gradient(left, right, mantissa), expected)
+    assert_close(relative_gradient(left, right, mantissa), expected)
 
 
 @pytest.mark.parametrize("gradients", [False, True])
 @pytest.mark.parametrize("sizes", [(5,), (2, 2, 1), (4, 1)])
-def test_blocks_of_rows_are_joined(sizes: tuple[int, ...], gradients: bool) -> None:
+def test_blocks_of_rows_are_joined(sizes, gradients):
     whole = tokens(2, 5, 3).requires_grad_(gradients)
     with torch.set_grad_enabled(gradients):
         rows = Rows(5)
@@ -89,9 +88,7 @@ def test_blocks_of_rows_are_joined(sizes: tuple[int, ...], gradients: bool) -> N
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("name", ["positive", "trig", "angular_hybrid"])
-def test_traces_hold_for_other_tokens(
-    name: str, causal: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_traces_hold_for_other_tokens(name, causal, monkeypatch):
     """Where keys are largest decides what sums are rescaled by, and differs from input to input."""
     monkeypatch.setattr(streaming, "CPU_BLOCK", 2**9)
     fm = attention.feature_map(name, DIM, 8)
@@ -105,4 +102,4 @@ def test_traces_hold_for_other_tokens(
     with torch.no_grad():
         traced = torch.jit.trace(run, growing.flip(0))
         for other in (growing, growing.flip(0)):
-            torch.testing.assert_close(traced(other), run(other))
+            assert_close(traced(other), run(other))

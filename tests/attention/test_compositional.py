@@ -7,12 +7,12 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
+from numpy.testing import assert_allclose
 
 from attention import compositional as c
 from attention.compositional import (
@@ -136,13 +136,13 @@ def check_moments(name: str, draws: int) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_features_are_unbiased_and_have_the_variance_of_the_closed_form(name: str) -> None:
+def test_features_are_unbiased_and_have_the_variance_of_the_closed_form(name):
     check_moments(name, 20_000)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_moments_over_many_draws(name: str) -> None:
+def test_moments_over_many_draws(name):
     check_moments(name, 1_000_000)
 
 
@@ -159,12 +159,12 @@ KERNELS: dict[str, tuple[c.Base, list[float], list[float], float]] = {
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_base_kernels(name: str) -> None:
+def test_base_kernels(name):
     base, x, y, expected = KERNELS[name]
     assert float(single(base).kernel(x, y)) == pytest.approx(expected, rel=1e-14, abs=1e-15)
 
 
-def test_skeleton_kernel_is_the_recurrence() -> None:
+def test_skeleton_kernel_is_the_recurrence():
     skeleton, x, y = CASES["layered"]
     k = [math.cos(a - b) for a, b in zip(x, y, strict=True)]
 
@@ -178,22 +178,20 @@ def test_skeleton_kernel_is_the_recurrence() -> None:
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=repr)
-def test_activations_are_their_series(activation: c.Activation) -> None:
+def test_activations_are_their_series(activation):
     a = activation.coefficients(60)
     r = np.array([-0.7, -0.2, 0.0, 0.3, 0.8])
     assert (a >= 0).all()
-    np.testing.assert_allclose(
-        activation.value(r), np.polynomial.polynomial.polyval(r, a), atol=1e-8
-    )
+    assert_allclose(activation.value(r), np.polynomial.polynomial.polyval(r, a), atol=1e-8)
     slope = (activation.value(r + 1e-6) - activation.value(r - 1e-6)) / 2e-6
-    np.testing.assert_allclose(activation.derivative(r), slope, rtol=1e-7, atol=1e-9)
+    assert_allclose(activation.derivative(r), slope, rtol=1e-7, atol=1e-9)
     assert float(activation.value(np.array(1.0))) == pytest.approx(1.0, rel=1e-14)
     assert len(activation.coefficients(2)) == 2
     np.testing.assert_array_equal(activation.coefficients(2), a[:2])
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=repr)
-def test_degrees_follow_the_coefficients(activation: c.Activation) -> None:
+def test_degrees_follow_the_coefficients(activation):
     draws = 100_000
     degrees = activation.sample(np.random.default_rng(3), draws)
     counts = np.bincount(degrees, minlength=12)[:12]
@@ -202,14 +200,14 @@ def test_degrees_follow_the_coefficients(activation: c.Activation) -> None:
     assert len(activation.sample(np.random.default_rng(3), 0)) == 0
 
 
-def test_relu_is_exact_at_the_ends_and_clamps_rounding() -> None:
+def test_relu_is_exact_at_the_ends_and_clamps_rounding():
     r = np.array([-1 - 1e-16, -1.0, 1.0, 1 + 1e-12])
-    np.testing.assert_allclose(ReLU().value(r), [0, 0, 1, 1], atol=1e-15)
-    np.testing.assert_allclose(ReLU().derivative(np.array([-1.0, 0.0, 1.0])), [0, 0.5, 1])
+    assert_allclose(ReLU().value(r), [0, 0, 1, 1], atol=1e-15)
+    assert_allclose(ReLU().derivative(np.array([-1.0, 0.0, 1.0])), [0, 0.5, 1])
 
 
 @pytest.mark.parametrize("build", [layered, uneven, mixed])
-def test_complexity_is_the_mean_number_of_base_features(build: Callable[[], Skeleton]) -> None:
+def test_complexity_is_the_mean_number_of_base_features(build):
     """Counted without merging: a Gaussian's terms alone are never equal."""
     skeleton = build()
     plain = Skeleton(
@@ -222,7 +220,7 @@ def test_complexity_is_the_mean_number_of_base_features(build: Callable[[], Skel
     assert plain.complexity == skeleton.complexity
 
 
-def test_complexity_of_the_papers_deep_structure() -> None:
+def test_complexity_of_the_papers_deep_structure():
     deep = c.image_skeleton(
         24, 24, [(5, 2, Exponential(0.25)), (4, 2, ReLU())], ReLU(), scale=math.pi / 2
     )
@@ -233,7 +231,7 @@ def test_complexity_of_the_papers_deep_structure() -> None:
     assert deep.expected_calls == pytest.approx(1 + 1 + 1 + 0.25)
 
 
-def test_norms() -> None:
+def test_norms():
     assert layered().norm == 1
     assert single(Sphere((0, 1)), ReLU()).norm == 1
     assert single(Sphere((0, 1, 2, 3))).norm == pytest.approx(math.sqrt(2))
@@ -244,13 +242,13 @@ def test_norms() -> None:
 
 
 @pytest.mark.parametrize("name", ["sphere", "coordinate", "direction", "sphere in the plane"])
-def test_no_feature_exceeds_the_norm(name: str) -> None:
+def test_no_feature_exceeds_the_norm(name):
     skeleton, x, _ = CASES[name]
     size = np.abs(c.draw(skeleton, 2000, np.random.default_rng(0)).psi([x]))
     assert size.max() <= skeleton.norm * (1 + 1e-12)
 
 
-def test_variance_divides_by_the_number_of_features_and_may_be_infinite() -> None:
+def test_variance_divides_by_the_number_of_features_and_may_be_infinite():
     skeleton, x, y = CASES["uneven"]
     assert c.variance(skeleton, x, y, 5) == pytest.approx(c.variance(skeleton, x, y) / 5)
     one_hot = [1.0, 0.0, 0.0]
@@ -258,7 +256,7 @@ def test_variance_divides_by_the_number_of_features_and_may_be_infinite() -> Non
     assert c.variance(skeleton, x, x) == pytest.approx(0, abs=1e-15)
 
 
-def test_bounds() -> None:
+def test_bounds():
     assert c.sufficient_features(0.1, 0.05, 2.0) == pytest.approx(16 * 737.7758908227872)
     assert c.function_error(3.0, 4, 2.0) == pytest.approx(3.0)
     assert c.regularisation(2.0, 5.0, 50, 3.0) == pytest.approx(math.sqrt(2) * 6 / (5 * 50**0.5))
@@ -270,7 +268,7 @@ def test_bounds() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_deduplication_leaves_the_estimate_unchanged(name: str) -> None:
+def test_deduplication_leaves_the_estimate_unchanged(name):
     skeleton, x, y = CASES[name]
     features = c.draw(skeleton, 3000, np.random.default_rng(2))
     merged, first = c.deduplicate(features)
@@ -281,7 +279,7 @@ def test_deduplication_leaves_the_estimate_unchanged(name: str) -> None:
     assert whole[0] @ whole[1] == pytest.approx(products(features, x, y).mean(), rel=1e-12)
 
 
-def test_deduplication_finds_all_equal_features() -> None:
+def test_deduplication_finds_all_equal_features():
     """Two circles under r^2: 1, z0^2, z1^2, z0 z1 and z0 / z1, signs apart."""
     skeleton = Skeleton(circles(0, 1), {"v": Internal(("x0", "x1"), Polynomial((0, 0, 1)))})
     draws = 40_000
@@ -289,7 +287,7 @@ def test_deduplication_finds_all_equal_features() -> None:
     assert len(merged) == 5
     # P = 1/8 for each of z0^2 and z1^2, 1/4 for each of the other three.
     shares = np.sort(merged.multiplicity) / draws
-    np.testing.assert_allclose(shares, [1 / 8, 1 / 8, 1 / 4, 1 / 4, 1 / 4], atol=0.01)
+    assert_allclose(shares, [1 / 8, 1 / 8, 1 / 4, 1 / 4, 1 / 4], atol=0.01)
 
 
 @pytest.mark.parametrize(
@@ -306,13 +304,13 @@ def test_deduplication_finds_all_equal_features() -> None:
     ],
     ids=lambda value: value.kind if isinstance(value, c.Base) else "",
 )
-def test_products_of_two_of_a_base(base: c.Base, distinct: int) -> None:
+def test_products_of_two_of_a_base(base, distinct):
     skeleton = single(base, Polynomial((0, 0, 1)))
     merged, _ = c.deduplicate(c.draw(skeleton, 500, np.random.default_rng(0)))
     assert len(merged) == distinct
 
 
-def test_a_budget_of_distinct_features() -> None:
+def test_a_budget_of_distinct_features():
     skeleton, x, y = CASES["layered"]
     rng = np.random.default_rng(0)
     features = c.draw_distinct(skeleton, 200, rng)
@@ -329,7 +327,7 @@ def test_a_budget_of_distinct_features() -> None:
     assert gaussian.degrees().sum() == 49
 
 
-def test_a_budget_stops_at_the_first_feature_too_many() -> None:
+def test_a_budget_stops_at_the_first_feature_too_many():
     """Two of three equally likely features: the draws before the third kind appears."""
     three = single(Coordinate((0, 1, 2)))
     rng = np.random.default_rng(0)
@@ -338,7 +336,7 @@ def test_a_budget_stops_at_the_first_feature_too_many() -> None:
     assert abs(np.mean(runs) - 4.5) < 4 * np.std(runs) / math.sqrt(1000)
 
 
-def test_layouts() -> None:
+def test_layouts():
     skeleton, x, y = CASES["layered"]
     rng = np.random.default_rng(0)
     draws = 20_000
@@ -352,29 +350,29 @@ def test_layouts() -> None:
     assert abs(terms.mean() - skeleton.kernel(x, y)) < 4 * terms.std() / math.sqrt(draws)
     psi = features.psi([x])[0]
     expected = math.sqrt(2 / draws) * np.abs(psi) * np.cos(np.angle(psi) + offsets)
-    np.testing.assert_allclose(z[0], expected, atol=1e-14)
+    assert_allclose(z[0], expected, atol=1e-14)
     pairs = features.embed([x, y])
     assert pairs.shape == (2, 2 * draws) == (2, features.output_dim())
-    np.testing.assert_allclose(np.square(pairs).sum(-1), 1, rtol=1e-12)
+    assert_allclose(np.square(pairs).sum(-1), 1, rtol=1e-12)
     real = c.draw(CASES["coordinate"][0], 10, rng)
     assert real.embed([UNIT_X]).shape == (1, real.output_dim()) == (1, 10)
 
 
-def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_change_nothing(monkeypatch):
     skeleton, x, y = CASES["mixed"]
     features = c.draw(skeleton, 50, np.random.default_rng(0))
     points = [x, y, x, x, y]
     psi, gram = features.psi(points), skeleton.gram(points, points[:2])
     monkeypatch.setattr("attention.compositional.features._BLOCK_ENTRIES", 100)
     monkeypatch.setattr("attention.compositional.skeleton._GRAM_ENTRIES", 4)
-    np.testing.assert_allclose(features.psi(points), psi, rtol=1e-13)
+    assert_allclose(features.psi(points), psi, rtol=1e-13)
     np.testing.assert_array_equal(skeleton.gram(points, points[:2]), gram)
     assert gram[0, 1] == skeleton.kernel(x, y)
     assert skeleton.gram(np.zeros((0, 8))).shape == (0, 0)
     np.testing.assert_array_equal(skeleton.gram(points)[:, :2], gram)
 
 
-def test_plain_data_round_trip() -> None:
+def test_plain_data_round_trip():
     skeleton = mixed()
     data = json.loads(json.dumps(skeleton.to_dict()))
     assert Skeleton.from_dict(data) == skeleton
@@ -443,7 +441,7 @@ def node(*inputs: str, activation: Any = "relu") -> dict[str, Any]:
          "exactly one node must be no other's input, the output, got u, v"),
     ],
 )  # fmt: skip
-def test_bad_plain_data(data: Any, message: str) -> None:
+def test_bad_plain_data(data, message):
     rejects(message.replace("[", r"\["), Skeleton.from_dict, data)
 
 
@@ -486,20 +484,18 @@ def _features() -> Features:
         (lambda: c.CompositionalFeatures(layered()).fit([[0.0]]), "X must have at least 4 columns"),
     ],
 )  # fmt: skip
-def test_bad_arguments(call: Callable[[], Any], message: str) -> None:
+def test_bad_arguments(call, message):
     rejects(message, call)
 
 
-def test_products_beyond_the_range_are_an_error() -> None:
+def test_products_beyond_the_range_are_an_error():
     skeleton = single(Coordinate(tuple(range(10_000))), Exponential(3000.0))
     x = np.zeros((1, 10_000))
     features = c.draw(skeleton, 2, np.random.default_rng(0))
     assert (features.psi(x) == 0).all()
     wide = single(Coordinate((0, 1)), Exponential(5000.0))
     diagonal = [[math.sqrt(0.5), math.sqrt(0.5)]]
-    np.testing.assert_allclose(
-        c.draw(wide, 2, np.random.default_rng(0)).psi(diagonal), 1, rtol=1e-9
-    )
+    assert_allclose(c.draw(wide, 2, np.random.default_rng(0)).psi(diagonal), 1, rtol=1e-9)
     with pytest.raises(ValueError, match="a product of base features beyond the range of float64"):
         c.draw(single(Coordinate((0, 1)), Polynomial((0,) * 3000 + (1,))), 1,
                FixedSlots()).psi([[1.0, 0.0]])  # fmt: skip
@@ -515,7 +511,7 @@ class FixedSlots(np.random.Generator):
         return np.zeros(size, np.int64)
 
 
-def test_importing_attention_loads_neither_it_nor_scikit_learn() -> None:
+def test_importing_attention_loads_neither_it_nor_scikit_learn():
     """It is imported when it is first asked for, by `attention.compositional` too."""
     code = (
         "import sys, attention\n"

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from attention import compositional as c
 from attention.compositional import Exponential, PatchComponents, ReLU
@@ -12,7 +13,7 @@ def pictures(n: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(0).random((n, *shape))
 
 
-def test_a_patch_of_a_colour_picture_averages_all_its_channels() -> None:
+def test_a_patch_of_a_colour_picture_averages_all_its_channels():
     images = pictures(5, 4, 5, 3)
     skeleton = c.image_skeleton(4, 5, [(2, 1, Exponential(0.25))], ReLU(), scale=2.0, channels=3)
     assert skeleton.num_columns == len(skeleton.inputs) == 60
@@ -24,10 +25,10 @@ def test_a_patch_of_a_colour_picture_averages_all_its_channels() -> None:
         for j in range(4)
     ]
     exact = ReLU().value(np.mean(patches, axis=0))
-    np.testing.assert_allclose(skeleton.gram(images.reshape(5, -1)), exact, atol=1e-12)
+    assert_allclose(skeleton.gram(images.reshape(5, -1)), exact, atol=1e-12)
 
 
-def test_components_of_a_patch_are_the_inputs_of_its_node_alone() -> None:
+def test_components_of_a_patch_are_the_inputs_of_its_node_alone():
     skeleton = c.image_skeleton(
         24, 24, [(4, 2, ReLU()), (5, 2, ReLU())], ReLU(), components=10, channels=3
     )
@@ -38,24 +39,24 @@ def test_components_of_a_patch_are_the_inputs_of_its_node_alone() -> None:
     assert columns == [*range(130, 140)]
 
 
-def test_components_are_the_directions_of_most_variance() -> None:
+def test_components_are_the_directions_of_most_variance():
     images = pictures(40, 7, 9, 2)
     found = PatchComponents.fit(images, 3, 2, 5)
     patches = np.array([
         image[i : i + 3, j : j + 3].ravel()
         for image in images for i in (0, 2, 4) for j in (0, 2, 4, 6)
     ])  # fmt: skip
-    np.testing.assert_allclose(found.mean, patches.mean(0), atol=1e-12)
+    assert_allclose(found.mean, patches.mean(0), atol=1e-12)
     _, sizes, rows = np.linalg.svd(patches - patches.mean(0), full_matrices=False)
-    np.testing.assert_allclose(np.abs(np.sum(rows[:5] * found.directions.T, axis=1)), 1, atol=1e-9)
+    assert_allclose(np.abs(np.sum(rows[:5] * found.directions.T, axis=1)), 1, atol=1e-9)
     projected = found.transform(images)
     assert projected.shape == (40, 12 * 5)
-    np.testing.assert_allclose(np.square(projected).mean(), 1)
+    assert_allclose(np.square(projected).mean(), 1)
     by_component = np.square(projected.reshape(-1, 5)).mean(0)
-    np.testing.assert_allclose(by_component / by_component[0], (sizes[:5] / sizes[0]) ** 2)
+    assert_allclose(by_component / by_component[0], (sizes[:5] / sizes[0]) ** 2)
     assert found.transform(images.astype(np.float32)).dtype == np.float32
     one = (patches[7] - found.mean) @ found.directions / found.size
-    np.testing.assert_allclose(projected[0, 35:40], one)
+    assert_allclose(projected[0, 35:40], one)
 
 
 @pytest.mark.parametrize(
@@ -72,5 +73,5 @@ def test_components_are_the_directions_of_most_variance() -> None:
          "patches of 4 numbers, got 12"),
     ],
 )  # fmt: skip
-def test_bad_arguments(call, message) -> None:
+def test_bad_arguments(call, message):
     rejects(message, call)

@@ -1,7 +1,6 @@
 """Compositional features as a scikit-learn transformer."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from attention.compositional import Exponential, Gaussian, ReLU, Skeleton
 
 @pytest.mark.filterwarnings("ignore:Skipping check check_array_api_input")
 @pytest.mark.parametrize("options", [{}, {"layout": "phase", "budget": "distinct"}], ids=str)
-def test_check_estimator(options: dict[str, Any]) -> None:
+def test_check_estimator(options):
     from sklearn.utils.estimator_checks import check_estimator
 
     check_estimator(c.CompositionalFeatures(n_components=20, **options))
@@ -36,9 +35,7 @@ def digits_skeleton() -> Skeleton:
     [{"n_components": 200, "budget": "distinct"}, {"n_components": 800, "layout": "phase"}],
     ids=str,
 )
-def test_pipeline_classifies_digits(
-    digits: tuple[np.ndarray, np.ndarray], options: dict[str, Any]
-) -> None:
+def test_pipeline_classifies_digits(digits, options):
     """A floor far above chance (10 %) and below what either setting reaches (91 % and more)."""
     from sklearn.linear_model import RidgeClassifier
     from sklearn.pipeline import make_pipeline
@@ -49,7 +46,7 @@ def test_pipeline_classifies_digits(
     assert model.score(x[1000:], y[1000:]) > 0.85
 
 
-def test_default_skeleton_estimates_its_kernel(digits: tuple[np.ndarray, np.ndarray]) -> None:
+def test_default_skeleton_estimates_its_kernel(digits):
     x = digits[0][:100]
     model = c.CompositionalFeatures(n_components=20_000, random_state=0).fit(x)
     z = model.transform(x)
@@ -61,7 +58,7 @@ def test_default_skeleton_estimates_its_kernel(digits: tuple[np.ndarray, np.ndar
     assert block.a**-2 == pytest.approx(x[:, :8].var(0).sum())
 
 
-def test_transformer_dtypes_seeds_and_names(digits: tuple[np.ndarray, np.ndarray]) -> None:
+def test_transformer_dtypes_seeds_and_names(digits):
     x = digits[0][:50]
     data = digits_skeleton().to_dict()
     model = c.CompositionalFeatures(data, n_components=300, random_state=3).fit(x)

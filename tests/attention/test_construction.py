@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
+from torch.testing import assert_close
 
 import attention
 from attention.features import HyperbolicFeatures, PositiveFeatures, TrigFeatures
@@ -70,9 +71,7 @@ def reset_one_by_one(module: nn.Module, *, parents_first: bool = True) -> None:
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
-def test_every_map_leaves_the_meta_device_as_it_is_built_elsewhere(
-    name: str, options: dict[str, Any]
-) -> None:
+def test_every_map_leaves_the_meta_device_as_it_is_built_elsewhere(name, options):
     for projection in couplings(name):
         expected = build(name, projection, **options)
         with torch.device("meta"):
@@ -82,7 +81,7 @@ def test_every_map_leaves_the_meta_device_as_it_is_built_elsewhere(
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
-def test_the_recipes_that_reset_every_module(name: str, options: dict[str, Any]) -> None:
+def test_the_recipes_that_reset_every_module(name, options):
     expected = build(name, **options)
     emptied = build(name, device="meta", **options).to_empty(device="cpu")
     for part in emptied.modules():
@@ -97,9 +96,7 @@ def test_the_recipes_that_reset_every_module(name: str, options: dict[str, Any])
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
-def test_resetting_takes_back_fitting_drawing_and_emptying(
-    name: str, options: dict[str, Any]
-) -> None:
+def test_resetting_takes_back_fitting_drawing_and_emptying(name, options):
     expected, fm = build(name, **options), build(name, **options)
     x = torch.rand(2, 20, 4, generator=torch.Generator().manual_seed(0)) + 1
     fm.fit(x, 0.5 * x)
@@ -114,11 +111,11 @@ def test_resetting_takes_back_fitting_drawing_and_emptying(
     double = build(name, dtype=torch.float64, **options)
     fm.double().reset_parameters()
     for ours, exact in zip(fm.buffers(), double.buffers(), strict=True):
-        torch.testing.assert_close(ours, exact)
+        assert_close(ours, exact)
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
-def test_a_state_of_its_own_is_assigned_whole(name: str, options: dict[str, Any]) -> None:
+def test_a_state_of_its_own_is_assigned_whole(name, options):
     source = build(name, **options)
     x = torch.rand(2, 20, 4, generator=torch.Generator().manual_seed(0)) + 1
     source.fit(x, 0.5 * x)
@@ -129,7 +126,7 @@ def test_a_state_of_its_own_is_assigned_whole(name: str, options: dict[str, Any]
         assert_same(fm, source)
 
 
-def test_the_default_dtype_at_construction_counts() -> None:
+def test_the_default_dtype_at_construction_counts():
     fm = build("gaussian_hybrid")
     expected = copy.deepcopy(fm)
     torch.set_default_dtype(torch.float64)
@@ -141,7 +138,7 @@ def test_the_default_dtype_at_construction_counts() -> None:
     assert_same(fm, expected)
 
 
-def test_a_tensor_that_was_given_is_kept_whatever_becomes_of_it() -> None:
+def test_a_tensor_that_was_given_is_kept_whatever_becomes_of_it():
     omega = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
     expected = build("positive", omega.clone())
     with torch.device("meta"):
@@ -152,7 +149,7 @@ def test_a_tensor_that_was_given_is_kept_whatever_becomes_of_it() -> None:
     assert_same(moved.to_empty(device="cpu"), expected)
 
 
-def test_hybrids_of_modules_that_were_given() -> None:
+def test_hybrids_of_modules_that_were_given():
     def make() -> nn.Module:
         bases = [PositiveFeatures(4, 6), TrigFeatures(4, 6), HyperbolicFeatures(4, 6, seed=1)]
         coefficients = [AngularCoefficient(4, 3), GaussianCoefficient(4, 3, M=2 * torch.eye(4))]
@@ -176,7 +173,7 @@ def attention_layer(name: str, device: str | None = None) -> attention.RandomFea
 
 
 @pytest.mark.parametrize("name", [*attention.available(), "softmax"])
-def test_softmax_weights_load_into_a_module_from_the_meta_device(name: str) -> None:
+def test_softmax_weights_load_into_a_module_from_the_meta_device(name):
     softmax = nn.MultiheadAttention(8, 2, batch_first=True)
     expected = attention_layer(name)
     expected.load_state_dict(softmax.state_dict())
@@ -194,7 +191,7 @@ def test_softmax_weights_load_into_a_module_from_the_meta_device(name: str) -> N
         assert_same(layer, expected)
 
 
-def test_resetting_a_module_resets_its_map() -> None:
+def test_resetting_a_module_resets_its_map():
     layer = attention.RandomFeatureAttention(8, 2, "oprf", 6, batch_first=True)
     before = copy.deepcopy(layer)
     tokens = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
@@ -204,7 +201,7 @@ def test_resetting_a_module_resets_its_map() -> None:
     assert not torch.equal(layer.in_proj_weight, before.in_proj_weight)
 
 
-def test_numbers_that_never_were_are_asked_for() -> None:
+def test_numbers_that_never_were_are_asked_for():
     """A tensor given on the meta device: nothing can be drawn, and nothing is made up."""
     softmax = nn.MultiheadAttention(8, 2)
 

@@ -105,22 +105,18 @@ def check_estimates(
 
 @pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
 @pytest.mark.parametrize(("name", "options", "projection"), CASES)
-def test_unbiased_with_the_predicted_error(
-    name: str, options: dict[str, Any], projection: str, kernel: str
-) -> None:
+def test_unbiased_with_the_predicted_error(name, options, projection, kernel):
     check_estimates(name, options, projection, kernel, BATCHED_DRAWS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
 @pytest.mark.parametrize(("name", "options", "projection"), CASES)
-def test_unbiased_with_the_predicted_error_over_many_draws(
-    name: str, options: dict[str, Any], projection: str, kernel: str
-) -> None:
+def test_unbiased_with_the_predicted_error_over_many_draws(name, options, projection, kernel):
     check_estimates(name, options, projection, kernel, 200_000)
 
 
-def test_every_map_is_among_the_cases() -> None:
+def test_every_map_is_among_the_cases():
     tested = {name for name, _ in (*MAPS, *HYBRIDS)}
     elsewhere = {"clustered_hybrid", "elu", "gaussian_hybrid", "harmonic", "relu"}
     assert tested | elsewhere == set(attention.available())
@@ -137,9 +133,7 @@ def test_every_map_is_among_the_cases() -> None:
     ],
 )
 @pytest.mark.parametrize(("name", "options"), HYBRIDS)
-def test_hybrids_unbiased_with_the_predicted_error(
-    name: str, options: dict[str, Any], projection: str, kernel: str
-) -> None:
+def test_hybrids_unbiased_with_the_predicted_error(name, options, projection, kernel):
     x, y = pairs()
     exact = getattr(attention.kernels, kernel)(x, y)
     heads = DRAWS[projection]
@@ -153,7 +147,7 @@ def test_hybrids_unbiased_with_the_predicted_error(
     assert z_score((estimates - exact).square(), error).abs().max() < 4
 
 
-def test_haar_without_bias_along_sign_vectors() -> None:
+def test_haar_without_bias_along_sign_vectors():
     """The trap of QR without sign correction: means of 2.06 or 3.93 where the kernel is e."""
     draws = 4000  # of 16 rows each, which are the blocks of one map
     fm = attention.feature_map("positive", 16, 16 * draws, dtype=torch.float64)
@@ -169,7 +163,7 @@ def test_haar_without_bias_along_sign_vectors() -> None:
 @pytest.mark.parametrize(
     ("name", "expected"), [("trig", 0.05431), ("hyperbolic", 0.08516), ("positive", 0.26060)]
 )
-def test_published_errors(name: str, expected: float) -> None:
+def test_published_errors(name, expected):
     x = torch.tensor([0.3, -0.2, 0.5, 0.1], dtype=torch.float64)
     y = torch.tensor([-0.1, 0.4, 0.2, 0.6], dtype=torch.float64)
     assert theory.mse(name, x, y, 8).item() == pytest.approx(expected, abs=6e-6)

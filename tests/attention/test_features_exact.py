@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 import attention
 from tests.attention.quadrature import OMEGA, WEIGHT
@@ -55,15 +56,15 @@ GAUSSIAN: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
 @pytest.mark.parametrize(("name", "options"), GAUSSIAN)
-def test_expectation_over_gaussians(name: str, options: dict[str, Any], kernel: str) -> None:
+def test_expectation_over_gaussians(name, options, kernel):
     (x, y), m = pair(), len(OMEGA)
     fm = attention.feature_map(name, 2, m, kernel=kernel, projection=OMEGA, **options)
     exact = getattr(attention.kernels, kernel)(x, y)
-    torch.testing.assert_close(expectation(fm, x, y, WEIGHT), exact, rtol=1e-9, atol=0)
+    assert_close(expectation(fm, x, y, WEIGHT), exact, rtol=1e-9, atol=0)
 
 
 @pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
-def test_expectation_over_phases(kernel: str) -> None:
+def test_expectation_over_phases(kernel):
     """Eight equal steps of the offset integrate its harmonics away."""
     (x, y), m = pair(), len(OMEGA)
     steps = torch.arange(8, dtype=torch.float64) * math.pi / 4 + 0.1
@@ -79,7 +80,7 @@ def test_expectation_over_phases(kernel: str) -> None:
         for b in steps
     ]
     exact = getattr(attention.kernels, kernel)(x, y)
-    torch.testing.assert_close(torch.stack(values).mean(), exact, rtol=1e-9, atol=0)
+    assert_close(torch.stack(values).mean(), exact, rtol=1e-9, atol=0)
 
 
 def masses(name: str, value: float, count: int) -> Tensor:
@@ -92,9 +93,7 @@ def masses(name: str, value: float, count: int) -> Tensor:
 @pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
 @pytest.mark.parametrize("shift", [None, [-0.7, -0.6], [0.1, 0.9]])
 @pytest.mark.parametrize(("name", "value"), [("poisson", 0.4), ("geometric", 0.7)])
-def test_expectation_over_integers(
-    name: str, value: float, shift: list[float] | None, kernel: str
-) -> None:
+def test_expectation_over_integers(name, value, shift, kernel):
     """Signed, positive above a shift, and of either sign below one."""
     x, y = pair()
     count = 40
@@ -106,14 +105,14 @@ def test_expectation_over_integers(
         name, 2, len(nodes), kernel=kernel, projection=nodes.long(), **option, **DOUBLE
     )
     exact = getattr(attention.kernels, kernel)(x, y)
-    torch.testing.assert_close(expectation(fm, x, y, weights), exact, rtol=1e-9, atol=0)
+    assert_close(expectation(fm, x, y, weights), exact, rtol=1e-9, atol=0)
 
 
 @pytest.mark.parametrize(
     ("name", "option", "value"),
     [("poisson", "lam", 0.4), ("poisson", "lam", 700.0), ("geometric", "p", 0.3)],
 )
-def test_integers_have_their_distribution(name: str, option: str, value: float) -> None:
+def test_integers_have_their_distribution(name, option, value):
     """Mean and variance within four standard errors, and the mass of each small integer."""
     fm = attention.feature_map(name, 10, 20_000, **{option: value})
     drawn = fm.omega.double().flatten()
@@ -128,7 +127,7 @@ def test_integers_have_their_distribution(name: str, option: str, value: float) 
         assert abs(seen - count) <= 4 * math.sqrt(count) + 1e-9
 
 
-def test_relu_kernel() -> None:
+def test_relu_kernel():
     """The kernel that its docstring states, by quadrature in polar coordinates."""
     x, y = pair()
     m, epsilon = 4096, 0.2
@@ -146,18 +145,18 @@ def test_relu_kernel() -> None:
     assert (none.queries(x) * none.keys(y)).sum().item() == pytest.approx(epsilon**2)
 
 
-def test_elu_formula() -> None:
+def test_elu_formula():
     fm = attention.feature_map("elu", 3, 1, **DOUBLE)
     u = torch.tensor([-2.0, 0.0, 3.0], dtype=torch.float64)
     expected = torch.tensor([math.exp(-2), 1.0, 4.0], dtype=torch.float64)
-    torch.testing.assert_close(fm.queries(u), expected, rtol=1e-15, atol=0)
+    assert_close(fm.queries(u), expected, rtol=1e-15, atol=0)
     assert fm.output_dim == 3
     far = fm.scaled_queries(torch.full((2, 3), -1e4, dtype=torch.float64))
     assert torch.equal(far.mantissa, torch.ones(2, 3, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
-def test_special_cases_are_other_maps(kernel: str) -> None:
+def test_special_cases_are_other_maps(kernel):
     x, y = pair()
     omega = attention.projection("iid", 5, 2, torch.Generator().manual_seed(0), torch.float64)
 
@@ -186,4 +185,4 @@ def test_special_cases_are_other_maps(kernel: str) -> None:
             {"A": torch.tensor([0.5, 2j]).diag()},
         ),
     ):
-        torch.testing.assert_close(estimate(name, **options), same, rtol=1e-13, atol=0)
+        assert_close(estimate(name, **options), same, rtol=1e-13, atol=0)

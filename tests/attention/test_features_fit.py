@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 import attention
 from attention import theory
@@ -36,19 +37,19 @@ def parameters(fm: attention.FeatureMap) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize(("name", "s"), [("oprf", 1), ("gerf", 1), ("gerf", -1)])
-def test_exponential_parameter_from_all_pairs(name: str, s: int) -> None:
+def test_exponential_parameter_from_all_pairs(name, s):
     x, y = data(5, 3), -data(4, 3, seed=1)
     options = {"s": s} if name == "gerf" else {}
     fm = attention.feature_map(name, 3, 4, **DOUBLE, **options).fit(x, y)
     A = fm.A if name == "oprf" else fm.A_real
     square = (x.unsqueeze(1) + s * y).square().sum(-1).mean()
     optimum = theory.oprf_parameter if s == 1 else theory.gerf_parameter
-    torch.testing.assert_close(A, optimum(square, 3), rtol=1e-12, atol=0)
+    assert_close(A, optimum(square, 3), rtol=1e-12, atol=0)
     assert A < 0 if s == 1 else A > 0
 
 
 @pytest.mark.parametrize("name", ["oprf", "gerf", "poisson", "geometric"])
-def test_fitted_to_one_pair_is_best(name: str) -> None:
+def test_fitted_to_one_pair_is_best(name):
     x, y = data(1, 3), data(1, 3, seed=1).abs()
     fm = attention.feature_map(name, 3, 4, **DOUBLE).fit(x, y)
     argument = {"oprf": "A", "gerf": "A_real"}.get(name, "parameter")
@@ -57,11 +58,11 @@ def test_fitted_to_one_pair_is_best(name: str) -> None:
     best = theory.mse(name, x[0], y[0], 1, **{option: value})
     for factor in (0.98, 1.02):
         assert theory.mse(name, x[0], y[0], 1, **{option: factor * value}) > best
-    torch.testing.assert_close(theory.mse(name, x[0], y[0], 1), best, rtol=1e-10, atol=0)
+    assert_close(theory.mse(name, x[0], y[0], 1), best, rtol=1e-10, atol=0)
 
 
 @pytest.mark.parametrize("plus", [False, True])
-def test_discrete_parameters_from_all_pairs(plus: bool) -> None:
+def test_discrete_parameters_from_all_pairs(plus):
     x, y = data(5, 3), -data(4, 3, seed=1)
     suffix = "_plus" if plus else ""
     poisson = attention.feature_map(f"poisson{suffix}", 3, 4, **DOUBLE).fit(x, y)
@@ -70,20 +71,20 @@ def test_discrete_parameters_from_all_pairs(plus: bool) -> None:
         assert torch.equal(poisson.shift, geometric.shift)
         x, y = x - poisson.shift, y - poisson.shift
     squares = (x.unsqueeze(1) * y).square().mean((0, 1, 2))
-    torch.testing.assert_close(poisson.parameter, squares.sqrt(), rtol=1e-12, atol=0)
+    assert_close(poisson.parameter, squares.sqrt(), rtol=1e-12, atol=0)
     products = (x.unsqueeze(1) * y).abs().mean((0, 1))
     expected = theory.geometric_parameter(products)
-    torch.testing.assert_close(geometric.parameter, expected, rtol=1e-12, atol=0)
+    assert_close(geometric.parameter, expected, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
 @pytest.mark.parametrize("name", ["poisson_plus", "geometric_plus"])
-def test_shift_lies_just_below_both_data_sets(name: str, kernel: str) -> None:
+def test_shift_lies_just_below_both_data_sets(name, kernel):
     x, y = data(2, 5, 3), -data(2, 4, 3, seed=1)
     fm = attention.feature_map(name, 3, 50, kernel=kernel, margin=0.1, **DOUBLE).fit(x, y)
     both = torch.cat((x.flatten(0, 1), y.flatten(0, 1)))
     least, largest = both.amin(0), both.amax(0)
-    torch.testing.assert_close(fm.shift, least - 0.1 * (largest - least), rtol=1e-12, atol=0)
+    assert_close(fm.shift, least - 0.1 * (largest - least), rtol=1e-12, atol=0)
     assert (fm.queries(x) > 0).all()
     assert (fm.keys(y) > 0).all()
     below = fm.queries(least - (largest - least))
@@ -92,7 +93,7 @@ def test_shift_lies_just_below_both_data_sets(name: str, kernel: str) -> None:
 
 
 @pytest.mark.parametrize("complex_a", [True, False])
-def test_diagonal_from_centers(complex_a: bool) -> None:
+def test_diagonal_from_centers(complex_a):
     """Clusters of one vector, with equal and opposite signs: the paper's optimum."""
     x, y = data(1, 1, 3), data(1, 1, 3, seed=1) * torch.tensor([1.0, 1.0, -1.0])
     options = {"complex_a": complex_a, **DOUBLE}
@@ -101,17 +102,17 @@ def test_diagonal_from_centers(complex_a: bool) -> None:
     A = fm.A_real if fm.A_imag is None else torch.complex(fm.A_real, fm.A_imag)
     loss = theory.center_loss(*centers, A)
     expected = torch.zeros(()) if complex_a else theory.least_real_loss(*centers)
-    torch.testing.assert_close(loss, expected.double(), rtol=1e-12, atol=1e-25)
+    assert_close(loss, expected.double(), rtol=1e-12, atol=1e-25)
     assert fm.signed == complex_a
     assert fm.output_dim == (8 if complex_a else 4)
     exact = attention.kernels.softmax(*centers)
     estimate = (fm.queries(centers[0]) * fm.keys(centers[1])).sum(-1)
     if complex_a:
-        torch.testing.assert_close(estimate, exact, rtol=1e-12, atol=0)
+        assert_close(estimate, exact, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("complex_a", [True, False])
-def test_diagonal_is_least_over_clusters_with_spread(complex_a: bool) -> None:
+def test_diagonal_is_least_over_clusters_with_spread(complex_a):
     """Of all moduli, the mean loss over all pairs is least at those of `fit`."""
     x, y = data(2, 5, 3), 2 * data(2, 4, 3, seed=1) * torch.tensor([1.0, 1.0, -1.0])
     options = {"complex_a": complex_a, **DOUBLE}
@@ -126,14 +127,14 @@ def test_diagonal_is_least_over_clusters_with_spread(complex_a: bool) -> None:
             assert theory.center_loss(*pairs, other).mean() > least
 
 
-def test_entries_are_imaginary_where_means_dominate() -> None:
+def test_entries_are_imaginary_where_means_dominate():
     """Means of 0.8 and 0.65 of the root mean squares, product 0.52; then 0.48; then -0.52."""
     shares = torch.tensor([[0.8, 0.8, 0.8], [0.65, 0.6, -0.65]], dtype=torch.float64)
     side = torch.tensor([[-1.0], [1.0]], dtype=torch.float64)
     x, y = (share + (1 - share.square()).sqrt() * side for share in shares)
     fm = attention.feature_map("complex_exponential", 3, 4, **DOUBLE).fit(x, 4 * y)
     expected = torch.tensor([2j, 2, 2], dtype=torch.complex128)
-    torch.testing.assert_close(torch.complex(fm.A_real, fm.A_imag), expected)
+    assert_close(torch.complex(fm.A_real, fm.A_imag), expected)
 
 
 def attention_error(fm: attention.FeatureMap, x: Tensor, y: Tensor) -> Tensor:
@@ -149,7 +150,7 @@ def attention_error(fm: attention.FeatureMap, x: Tensor, y: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("name", ["complex_exponential", "clustered_hybrid"])
-def test_fit_does_no_harm_to_centred_data(name: str) -> None:
+def test_fit_does_no_harm_to_centred_data(name):
     """Means are noise there; a diagonal from their ratios had 20 times the error."""
     if name == "clustered_hybrid":
         pytest.importorskip("sklearn")
@@ -161,7 +162,7 @@ def test_fit_does_no_harm_to_centred_data(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["complex_exponential", "clustered_hybrid"])
-def test_fit_lowers_the_error_of_tight_clusters(name: str) -> None:
+def test_fit_lowers_the_error_of_tight_clusters(name):
     if name == "clustered_hybrid":
         pytest.importorskip("sklearn")
     generator = torch.Generator().manual_seed(0)
@@ -172,16 +173,16 @@ def test_fit_lowers_the_error_of_tight_clusters(name: str) -> None:
     assert attention_error(fm.fit(x, y), x, y) < 0.5 * before
 
 
-def test_diagonal_is_held_within_the_cap() -> None:
+def test_diagonal_is_held_within_the_cap():
     x = torch.tensor([[0.0, 0.0, 1.0]], dtype=torch.float64)
     y = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
     fm = attention.feature_map("complex_exponential", 3, 4, **DOUBLE).fit(x, y)
     moduli = torch.hypot(fm.A_real, fm.A_imag)
-    torch.testing.assert_close(moduli, torch.tensor([10.0, 1.0, 0.1], dtype=torch.float64))
+    assert_close(moduli, torch.tensor([10.0, 1.0, 0.1], dtype=torch.float64))
 
 
 @pytest.mark.parametrize("name", FITTED)
-def test_fit_moves_the_map_and_its_state(name: str) -> None:
+def test_fit_moves_the_map_and_its_state(name):
     x, y = data(2, 5, 3), data(2, 4, 3, seed=1)
     fm = attention.feature_map(name, 3, 40, seed=1, **DOUBLE)
     before = fm.queries(x) @ fm.keys(y).mT
@@ -199,7 +200,7 @@ def test_fit_moves_the_map_and_its_state(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["poisson", "geometric", "poisson_plus", "geometric_plus"])
-def test_integers_follow_the_parameter(name: str) -> None:
+def test_integers_follow_the_parameter(name):
     """Fitted, or built with the same parameter and seed: the same integers."""
     x, y = data(5, 3), data(4, 3, seed=1)
     fm = attention.feature_map(name, 3, 40, seed=3, **DOUBLE).fit(x, y)
@@ -221,7 +222,7 @@ GIVEN: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "options"), GIVEN)
-def test_given_parameters_stay(name: str, options: dict[str, Any]) -> None:
+def test_given_parameters_stay(name, options):
     x, y = data(5, 3), data(4, 3, seed=1)
     fm = attention.feature_map(name, 3, 4, **options, **DOUBLE)
     before = copy.deepcopy(parameters(fm))
@@ -229,14 +230,14 @@ def test_given_parameters_stay(name: str, options: dict[str, Any]) -> None:
     assert all(torch.equal(before[key], value) for key, value in parameters(fm).items())
 
 
-def test_explicit_integers_keep_their_parameter() -> None:
+def test_explicit_integers_keep_their_parameter():
     fm = attention.feature_map("poisson", 3, 1, projection=torch.tensor([[1, 0, 2]]), **DOUBLE)
     before = fm.parameter.clone()
     assert torch.equal(fm.fit(data(5, 3), data(4, 3)).parameter, before)
 
 
 @pytest.mark.parametrize("name", FITTED)
-def test_data_without_statistics_is_refused(name: str) -> None:
+def test_data_without_statistics_is_refused(name):
     fm = attention.feature_map(name, 3, 4, **DOUBLE)
     good = data(5, 3)
     rejects(r"fit needs at least one token in x .* got shape \(0, 3\)", fm.fit, good[:0], good)
@@ -258,7 +259,7 @@ HEADS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "options"), HEADS)
-def test_heads_are_separate_maps(name: str, options: dict[str, Any]) -> None:
+def test_heads_are_separate_maps(name, options):
     """Each head is the map of its part of the state, and is fitted to its tokens alone."""
     if name == "clustered_hybrid":
         pytest.importorskip("sklearn")
@@ -275,7 +276,7 @@ def test_heads_are_separate_maps(name: str, options: dict[str, Any]) -> None:
             )
         }
         for key in parameters(alone).keys() & state.keys() - {"weight", "lambda_map.omega"}:
-            torch.testing.assert_close(state[key], alone.state_dict()[key], rtol=1e-12, atol=0)
+            assert_close(state[key], alone.state_dict()[key], rtol=1e-12, atol=0)
         alone.load_state_dict(state)
         for found, expected in (
             (fm.queries(x), alone.queries(u)),
@@ -284,7 +285,7 @@ def test_heads_are_separate_maps(name: str, options: dict[str, Any]) -> None:
             (fm.scaled_keys(y).log_scale, alone.scaled_keys(w).log_scale),
             (fm.token_scores(x, y).unsqueeze(-1), alone.token_scores(u, w).unsqueeze(-1)),
         ):
-            torch.testing.assert_close(found[:, head], expected, rtol=1e-12, atol=1e-12)
+            assert_close(found[:, head], expected, rtol=1e-12, atol=1e-12)
     before = fm.queries(x)
     if fm.state_dict():
         fm.redraw(torch.Generator().manual_seed(1))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 import attention
 from attention.features.discrete import DiscreteFeatures
@@ -39,7 +40,7 @@ def unit(*shape: int, seed: int = 0) -> Tensor:
 
 @pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
 @pytest.mark.parametrize(("name", "options"), ALL)
-def test_length_thirty_in_float32(name: str, options: dict[str, Any], kernel: str) -> None:
+def test_length_thirty_in_float32(name, options, kernel):
     x, y = 30 * unit(6, 64), 30 * unit(7, 64, seed=1)
     fm = attention.feature_map(name, 64, 32, kernel=kernel, **options).fit(x.float(), y.float())
     exact = copy.deepcopy(fm).double()
@@ -51,15 +52,13 @@ def test_length_thirty_in_float32(name: str, options: dict[str, Any], kernel: st
         assert mantissa.abs().max() <= 1 + 1e-6
         assert mantissa.isfinite().all()
         expected = double(u)
-        torch.testing.assert_close(log_scale.double(), expected.log_scale, rtol=1e-5, atol=1e-3)
-        torch.testing.assert_close(mantissa.double(), expected.mantissa, rtol=0, atol=2e-3)
+        assert_close(log_scale.double(), expected.log_scale, rtol=1e-5, atol=1e-3)
+        assert_close(mantissa.double(), expected.mantissa, rtol=0, atol=2e-3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(("name", "options"), ALL)
-def test_low_precision_in_float32_inside(
-    name: str, options: dict[str, Any], dtype: torch.dtype
-) -> None:
+def test_low_precision_in_float32_inside(name, options, dtype):
     x, y = unit(6, 8).abs(), unit(7, 8, seed=1).abs()
     fm = attention.feature_map(name, 8, 16, **options).fit(x.float(), y.float()).to(dtype)
     built = attention.feature_map(name, 8, 16, dtype=dtype, **options)
@@ -67,14 +66,12 @@ def test_low_precision_in_float32_inside(
         features = low.queries(x.to(dtype))
         assert features.dtype == torch.float32
         exact = copy.deepcopy(low).double()
-        torch.testing.assert_close(
-            features.double(), exact.queries(x.to(dtype).double()), rtol=1e-4, atol=1e-5
-        )
+        assert_close(features.double(), exact.queries(x.to(dtype).double()), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["poisson", "geometric", "poisson_plus"])
 @pytest.mark.parametrize("zero", [0.0, -0.0])
-def test_gradients_where_entries_are_zero(name: str, zero: float) -> None:
+def test_gradients_where_entries_are_zero(name, zero):
     """Powers 0, 1 and 2 of an entry at zero: slopes 0, that of the rest, and 0."""
     omega = torch.tensor([[0, 2, 1], [1, 1, 0], [2, 0, 1], [1, 0, 3]])
     x = torch.tensor([[zero, 0.5, -0.4], [zero, zero, 0.3]], dtype=torch.float64)
@@ -87,7 +84,7 @@ def test_gradients_where_entries_are_zero(name: str, zero: float) -> None:
 
 
 @pytest.mark.parametrize("name", ["poisson", "geometric"])
-def test_negative_inputs_are_refused_in_attention_only(name: str) -> None:
+def test_negative_inputs_are_refused_in_attention_only(name):
     x, y, values = unit(4, 3).abs(), unit(5, 3, seed=1).abs(), unit(5, 2)
     fm = attention.feature_map(name, 3, 4, **DOUBLE)
     assert fm.attend(x, y, values).isfinite().all()
@@ -149,16 +146,16 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "options", "message"), REFUSED)
-def test_options_out_of_range(name: str, options: dict[str, Any], message: str) -> None:
+def test_options_out_of_range(name, options, message):
     rejects(message, attention.feature_map, name, 3, 4, **options)
 
 
-def test_given_phase_is_not_redrawn() -> None:
+def test_given_phase_is_not_redrawn():
     fm = attention.feature_map("trig_phase", 3, 4, phase=torch.zeros(4))
     rejects("redraw needs a map that drew its phase", fm.redraw, torch.Generator())
 
 
-def test_phases_fill_the_circle() -> None:
+def test_phases_fill_the_circle():
     fm = attention.feature_map("trig_phase", 2, 40_000, projection="iid", **DOUBLE)
     assert fm.phase.min() >= 0
     assert fm.phase.max() < 2 * math.pi
@@ -172,7 +169,7 @@ def test_phases_fill_the_circle() -> None:
     assert together.abs().max() < 0.02
 
 
-def test_abstract_maps_say_so() -> None:
+def test_abstract_maps_say_so():
     assert issubclass(DiscreteFeatures, attention.FeatureMap)
     rejects(r"heads must be at least 1, got 0", attention.feature_map, "poisson", 3, 4, heads=0)
     fm = attention.feature_map("gerf", 3, 4, heads=2)
@@ -194,7 +191,7 @@ def test_abstract_maps_say_so() -> None:
         ("complex_exponential", "A", torch.ones(3)),
     ],
 )
-def test_given_tensors_are_copied(name: str, option: str, value: Tensor) -> None:
+def test_given_tensors_are_copied(name, option, value):
     value = value.requires_grad_()
     fm = attention.feature_map(name, 3, 4, **{option: value})
     assert not any(buffer.requires_grad for buffer in fm.buffers())
@@ -204,10 +201,10 @@ def test_given_tensors_are_copied(name: str, option: str, value: Tensor) -> None
     assert all(torch.equal(state[key], buffer) for key, buffer in fm.state_dict().items())
 
 
-def test_scaled_comparisons_on_both_sides_of_zero() -> None:
+def test_scaled_comparisons_on_both_sides_of_zero():
     u = torch.tensor([[-3.0, -0.5, 0.0], [2.0, -1.0, 0.5]], dtype=torch.float64)
     for name in ("relu", "elu"):
         fm = attention.feature_map(name, 3, 4, **DOUBLE)
         mantissa, log_scale = fm.scaled_queries(u)
-        torch.testing.assert_close(mantissa * log_scale.exp(), fm.queries(u), rtol=1e-14, atol=0)
+        assert_close(mantissa * log_scale.exp(), fm.queries(u), rtol=1e-14, atol=0)
         assert torch.equal(mantissa.amax(-1), torch.ones(2, dtype=torch.float64))

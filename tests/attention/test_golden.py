@@ -3,9 +3,9 @@
 from fnmatch import fnmatchcase
 
 import pytest
-import torch
+from torch.testing import assert_close
 
-from tests.attention.golden import CLOSED_FORMS, FIXED_PROJECTIONS, Entry, tensor
+from tests.attention.golden import CLOSED_FORMS, FIXED_PROJECTIONS, tensor
 
 TABLE = {
     pattern: (computation, rtol)
@@ -15,14 +15,14 @@ TABLE = {
 
 
 @pytest.mark.parametrize("pattern", TABLE)
-def test_reference_values(golden: dict[str, Entry], pattern: str) -> None:
+def test_reference_values(golden, pattern):
     computation, rtol = TABLE[pattern]
     found = [entry for name, entry in golden.items() if fnmatchcase(name, pattern)]
     assert found
     for entry in found:
-        torch.testing.assert_close(computation(entry), tensor(entry["value"]), rtol=rtol, atol=0)
+        assert_close(computation(entry), tensor(entry["value"]), rtol=rtol, atol=0)
 
 
-def test_every_reference_value_is_computed_once(golden: dict[str, Entry]) -> None:
+def test_every_reference_value_is_computed_once(golden):
     for name in golden:
         assert sum(fnmatchcase(name, pattern) for pattern in TABLE) == 1, name

@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.special import ive
 from torch import Tensor
+from torch.testing import assert_close
 
 import attention
 from attention import theory
@@ -37,15 +38,15 @@ def errors(places: Tensor, m: int, kappa: float) -> Tensor:
 
 
 @pytest.mark.parametrize("kappa", [1e-3, 0.5, 10.0, 112.0, 1e5])
-def test_frequencies_and_weights_on_a_circle(kappa: float) -> None:
+def test_frequencies_and_weights_on_a_circle(kappa):
     frequencies, weights = harmonics(30, (kappa,))
     assert frequencies.squeeze(-1).tolist() == list(range(1, 31))
     expected = torch.tensor([ive(n, kappa) * (1 if n == 0 else 2) for n in range(31)])
-    torch.testing.assert_close(weights, expected, rtol=1e-12, atol=1e-290)
+    assert_close(weights, expected, rtol=1e-12, atol=1e-290)
 
 
 @pytest.mark.parametrize(("m", "kappa"), [(1, 0.5), (5, 60.0), (26, 112.0), (60, 112.0)])
-def test_error_on_a_circle(m: int, kappa: float) -> None:
+def test_error_on_a_circle(m, kappa):
     tail = theory.harmonic_tail(m, kappa=kappa)
     assert tail == pytest.approx(2 * sum(ive(n, kappa) for n in range(m + 1, 400)), abs=1e-14)
     _, weights = harmonics(m, (kappa,))
@@ -61,7 +62,7 @@ def test_error_on_a_circle(m: int, kappa: float) -> None:
 
 
 @pytest.mark.parametrize(("m", "kappa"), [(4, 1.0), (60, 10.0), (300, 30.0)])
-def test_error_on_a_torus(m: int, kappa: float) -> None:
+def test_error_on_a_torus(m, kappa):
     found = errors(torus(60), m, kappa)
     tail = theory.harmonic_tail(m, kappa=kappa, dim=2)
     assert found.abs().max() <= 2 * tail + 1e-14
@@ -69,7 +70,7 @@ def test_error_on_a_torus(m: int, kappa: float) -> None:
     assert found.square().mean().sqrt().item() == pytest.approx(rms, rel=1e-6, abs=2e-8)
 
 
-def test_a_torus_keeps_the_frequencies_of_largest_weight() -> None:
+def test_a_torus_keeps_the_frequencies_of_largest_weight():
     """Against all of a square, sorted; the square of as many features leaves more out."""
     kappa, n = (20.0, 5.0), 12
     frequencies, weights = harmonics(150, kappa)
@@ -87,7 +88,7 @@ def test_a_torus_keeps_the_frequencies_of_largest_weight() -> None:
     assert theory.harmonic_tail(m, kappa=30.0, dim=2) < 0.9 * square
 
 
-def test_the_kernel_is_von_mises_where_frequencies_are_many() -> None:
+def test_the_kernel_is_von_mises_where_frequencies_are_many():
     generator = torch.Generator().manual_seed(0)
     x, y = 4 * torch.rand(2, 9, 2, generator=generator, **DOUBLE) - 2
     settings = {"kappa": (3.0, 8.0), "period": (2.0, 0.7)}
@@ -97,26 +98,26 @@ def test_the_kernel_is_von_mises_where_frequencies_are_many() -> None:
         own = slice(axis, axis + 1)
         pairs = x[:, None, own], y[None, :, own]
         expected = expected * attention.kernels.von_mises(*pairs, kappa, period)
-    torch.testing.assert_close(fm.queries(x) @ fm.keys(y).mT, expected, rtol=1e-10, atol=1e-12)
+    assert_close(fm.queries(x) @ fm.keys(y).mT, expected, rtol=1e-10, atol=1e-12)
 
 
-def test_von_mises_is_a_gaussian_close_by() -> None:
+def test_von_mises_is_a_gaussian_close_by():
     x, y = torch.tensor([[0.3, 0.31]], **DOUBLE), torch.tensor([[0.31, 0.29]], **DOUBLE)
     kappa, period = 112.0, 2.0
     sigma = period / (2 * math.pi * math.sqrt(kappa))
     expected = attention.kernels.gaussian(x, y, sigma)
     found = attention.kernels.von_mises(x, y, kappa, period)
-    torch.testing.assert_close(found, expected, rtol=2e-3, atol=0)
-    torch.testing.assert_close(attention.kernels.von_mises(x, y + 2, kappa, period), found)
+    assert_close(found, expected, rtol=2e-3, atol=0)
+    assert_close(attention.kernels.von_mises(x, y + 2, kappa, period), found)
 
 
-def test_features_have_length_one_and_the_period() -> None:
+def test_features_have_length_one_and_the_period():
     fm = attention.feature_map("harmonic", 2, 40, kappa=9.0, period=2.0, heads=3, **DOUBLE)
     u = torch.rand(3, 7, 2, generator=torch.Generator().manual_seed(0), **DOUBLE)
     phi = fm.keys(u)
     assert phi.shape == (3, 7, 81)
-    torch.testing.assert_close(phi.norm(dim=-1), torch.ones(3, 7, **DOUBLE))
-    torch.testing.assert_close(fm.queries(u - 6), phi)
+    assert_close(phi.norm(dim=-1), torch.ones(3, 7, **DOUBLE))
+    assert_close(fm.queries(u - 6), phi)
     assert "kappa=(9.0, 9.0), period=[2.0, 2.0]" in repr(fm)
     assert not fm.state_dict()
 
@@ -130,13 +131,13 @@ def test_features_have_length_one_and_the_period() -> None:
         ({"kappa": [1.0, 2.0, 3.0]}, r"each of dim=2 axes, got \[1.0, 2.0, 3.0\]"),
     ],
 )
-def test_numbers_are_refused_in_a_sentence(options: dict[str, object], message: str) -> None:
+def test_numbers_are_refused_in_a_sentence(options, message):
     with pytest.raises(ValueError, match=message):
         theory.harmonic_tail(**{"num_features": 4, "dim": 2, **options})  # type: ignore[arg-type]
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of PyTorch's own
-def test_gradients_of_waves() -> None:
+def test_gradients_of_waves():
     """First and second ones, forward and backward, one by one and of a batch."""
     angles = torch.linspace(-9, 9, 12, **DOUBLE).view(2, 2, 3).requires_grad_()
     some = torch.tensor([0.3, 0.8, 0.5, 0.1], **DOUBLE)
@@ -148,22 +149,22 @@ def test_gradients_of_waves() -> None:
     by_row = torch.func.vmap(torch.func.jacrev(apply))(angles)
     whole = torch.func.jacfwd(apply)(angles)
     for i in range(2):
-        torch.testing.assert_close(by_row[i], whole[i, :, :, i])
+        assert_close(by_row[i], whole[i, :, :, i])
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 26, 33])
-def test_multiples_of_an_angle_are_its_waves(count: int) -> None:
+def test_multiples_of_an_angle_are_its_waves(count):
     """What a model exported to ONNX computes; the error of a product grows with the multiple."""
     angles = torch.linspace(-math.pi, math.pi, 31, **DOUBLE).expand(2, 31)
     weights = 1 + torch.rand(count, generator=torch.Generator().manual_seed(0), **DOUBLE)
     weights = torch.cat((torch.ones(1, **DOUBLE), weights, weights))
     expected = waves(angles.unsqueeze(-1) * torch.arange(1, count + 1), weights)
     found = multiples(angles.unsqueeze(-2), weights)
-    torch.testing.assert_close(found, expected, rtol=0, atol=4e-16 * (count + 8))
+    assert_close(found, expected, rtol=0, atol=4e-16 * (count + 8))
 
 
 @pytest.mark.parametrize("shape", [(1,), (5, 1), (2, 3, 5, 1)])
-def test_what_becomes_onnx_takes_one_sine_a_place(shape: tuple[int, ...]) -> None:
+def test_what_becomes_onnx_takes_one_sine_a_place(shape):
     """And what stays PyTorch's, as many as there are features."""
     places = torch.rand(shape, generator=torch.Generator().manual_seed(0), **DOUBLE)
     features = attention.feature_map("harmonic", 1, 6, kappa=4.0, **DOUBLE)
@@ -184,8 +185,6 @@ def test_what_becomes_onnx_takes_one_sine_a_place(shape: tuple[int, ...]) -> Non
     with for_onnx():
         products = exported()
     for program, sines in ((plain, 6), (products, 1 if places.dim() > 1 else 6)):
-        torch.testing.assert_close(
-            program.module()(places), features.queries(places), rtol=0, atol=1e-14
-        )
+        assert_close(program.module()(places), features.queries(places), rtol=0, atol=1e-14)
         (sine,) = (node for node in program.graph.nodes if "sin." in str(node.target))
         assert sine.meta["val"].numel() == sines * places.numel()

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch.nn.functional import normalize
+from torch.testing import assert_close
 
 import attention
 from attention.hybrid import AngularHybrid
@@ -25,7 +26,7 @@ OPTIONS = [
 
 @pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
 @pytest.mark.parametrize("options", OPTIONS)
-def test_no_error_at_angles_zero_and_pi(options: dict[str, object], kernel: str) -> None:
+def test_no_error_at_angles_zero_and_pi(options, kernel):
     """Swapped weights would leave an error of order 10 at angle 0.
 
     At angle pi the trig terms, of size exp(|x|^2), cancel to rounding: lengths stay moderate.
@@ -36,14 +37,14 @@ def test_no_error_at_angles_zero_and_pi(options: dict[str, object], kernel: str)
     )
     for y in (x, -x):
         exact = getattr(attention.kernels, kernel)(x, y)
-        torch.testing.assert_close(estimate(fm, x, y), exact, rtol=1e-11, atol=1e-15)
+        assert_close(estimate(fm, x, y), exact, rtol=1e-11, atol=1e-15)
 
 
 @pytest.mark.parametrize(
     ("A", "shared", "first_base"),
     pairwise([None, -0.3], [True, False], ["hyperbolic", "positive", "oprf"]),
 )
-def test_equals_its_definition(first_base: str, shared: bool, A: float | None) -> None:
+def test_equals_its_definition(first_base, shared, A):
     """L S1 + (1 - L) S2 from the two base maps and explicit signs (eq 8), also after `fit`."""
     x, y, omega, tau = (points(n, 3, n) for n in (6, 6, 8, 5))
     first, second = (omega[:4], omega[:4]) if shared else (omega[:4], omega[4:])
@@ -64,13 +65,13 @@ def test_equals_its_definition(first_base: str, shared: bool, A: float | None) -
     weight = 0.5 - 0.5 * ((x @ tau.T).sign() * (y @ tau.T).sign()).mean(-1)
     trig = attention.feature_map("trig", 3, 4, projection=second)
     expected = weight * estimate(one_sided, x, y) + (1 - weight) * estimate(trig, x, y)
-    torch.testing.assert_close(estimate(fm, x, y), expected, rtol=1e-12, atol=1e-14)
-    torch.testing.assert_close(scaled_estimate(fm, x, y), expected, rtol=1e-12, atol=1e-14)
+    assert_close(estimate(fm, x, y), expected, rtol=1e-12, atol=1e-14)
+    assert_close(scaled_estimate(fm, x, y), expected, rtol=1e-12, atol=1e-14)
     scores = (fm.queries(x) @ fm.keys(y).mT).sum(0)
-    torch.testing.assert_close(fm.token_scores(x, y), scores, rtol=1e-12, atol=1e-13)
+    assert_close(fm.token_scores(x, y), scores, rtol=1e-12, atol=1e-13)
 
 
-def test_pair_of_couplings() -> None:
+def test_pair_of_couplings():
     """The first base's omegas form a simplex, the second's are orthogonal."""
     options = {"projection": ("simplex", "orthogonal"), "shared_projections": False}
     options |= {"base": ("positive", "trig"), "dtype": torch.float64}
@@ -78,9 +79,7 @@ def test_pair_of_couplings() -> None:
     for start, cosine in ((0, -1 / 5), (6, 0.0)):
         rows = normalize(fm.weight[start : start + 6], dim=-1)
         off_diagonal = (rows @ rows.T)[~torch.eye(6, dtype=torch.bool)]
-        torch.testing.assert_close(
-            off_diagonal, torch.full_like(off_diagonal, cosine), rtol=0, atol=1e-12
-        )
+        assert_close(off_diagonal, torch.full_like(off_diagonal, cosine), rtol=0, atol=1e-12)
     before = fm.weight.clone()
     fm.redraw(torch.Generator().manual_seed(5))
     assert not torch.equal(before, fm.weight)
@@ -90,7 +89,7 @@ def test_pair_of_couplings() -> None:
 
 @pytest.mark.parametrize("name", ["angular_hybrid", "gaussian_hybrid"])
 @pytest.mark.parametrize("lambda_projection", [None, "iid"])
-def test_state_is_the_random_vectors(name: str, lambda_projection: str | None) -> None:
+def test_state_is_the_random_vectors(name, lambda_projection):
     """Saved policies hold `weight` alone for the angular hybrid."""
     options = {"lambda_projection": lambda_projection}
     fm, other = (attention.feature_map(name, 3, 4, seed=seed, **options) for seed in (0, 1))
@@ -99,22 +98,20 @@ def test_state_is_the_random_vectors(name: str, lambda_projection: str | None) -
     x = points(5, 3).float()
     fm.fit(x, 2 * x)
     other.load_state_dict(fm.state_dict())
-    torch.testing.assert_close(other.keys(x), fm.keys(x), rtol=0, atol=0)
+    assert_close(other.keys(x), fm.keys(x), rtol=0, atol=0)
     copied = copy.deepcopy(fm)
     copied.load_state_dict(attention.feature_map(name, 3, 4, seed=2, **options).state_dict())
-    torch.testing.assert_close(other.keys(x), fm.keys(x), rtol=0, atol=0)
+    assert_close(other.keys(x), fm.keys(x), rtol=0, atol=0)
 
 
-def test_cast_keeps_the_coefficients_exact() -> None:
+def test_cast_keeps_the_coefficients_exact():
     """With n = 5 the weights are 1/10, which float32 rounds."""
     fm = AngularHybrid(3, 4, num_lambda_features=5).double()
     x = points(4, 3)
-    torch.testing.assert_close(
-        estimate(fm, x, x), attention.kernels.softmax(x, x), rtol=1e-13, atol=0
-    )
+    assert_close(estimate(fm, x, x), attention.kernels.softmax(x, x), rtol=1e-13, atol=0)
 
 
-def test_gradients() -> None:
+def test_gradients():
     """Of features and of attention, against finite differences; signs count as constants."""
     x, y = (0.5 * points(4, 3, seed) for seed in (1, 2))
     for options in ({}, {"base": ("oprf", "trig")}):
@@ -124,7 +121,7 @@ def test_gradients() -> None:
         assert torch.autograd.gradcheck(lambda a, b, fm=fm: fm.attend(a, b, b), inputs)
 
 
-def test_errors() -> None:
+def test_errors():
     for arguments, message in [
         ({"num_lambda_features": 0}, "num_lambda_features must be at least 1, got 0"),
         (

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 import attention
 from attention.hybrid import ClusteredHybrid
@@ -40,7 +41,7 @@ CENTERS = (points(2, 20), points(3, 21))
 
 @pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
 @pytest.mark.parametrize("complex_a", [True, False])
-def test_zero_one_equals_its_definition(complex_a: bool, kernel: str) -> None:
+def test_zero_one_equals_its_definition(complex_a, kernel):
     """Each estimate is that of the complex exponential base of the two nearest centres."""
     x, y, omega = points(12, 1), points(12, 2), points(5, 3, 1.0)
     query_centers, key_centers = CENTERS
@@ -63,30 +64,30 @@ def test_zero_one_equals_its_definition(complex_a: bool, kernel: str) -> None:
     )
     if kernel == "gaussian":
         expected = expected * (-0.5 * (x.square().sum(-1) + y.square().sum(-1))).exp()
-    torch.testing.assert_close(estimate(fm, x, y), expected, rtol=1e-11, atol=1e-13)
+    assert_close(estimate(fm, x, y), expected, rtol=1e-11, atol=1e-13)
     queries = fm.queries(x).unflatten(-1, (2, 3, -1))
     assert bool((queries[torch.arange(12), 1 - i] == 0).all())
 
 
-def test_no_error_at_the_centres() -> None:
+def test_no_error_at_the_centres():
     """Complex A: for every pair of centres; real A leaves an error where signs agree."""
     query_centers, key_centers = CENTERS
     options = {"query_centers": query_centers, "key_centers": key_centers, **F64}
     x, y = query_centers.repeat_interleave(3, 0), key_centers.repeat(2, 1)
     exact = attention.kernels.softmax(x, y)
     fm = attention.feature_map("clustered_hybrid", D, 5, **options)
-    torch.testing.assert_close(estimate(fm, x, y), exact, rtol=1e-12, atol=0)
+    assert_close(estimate(fm, x, y), exact, rtol=1e-12, atol=0)
     real = attention.feature_map("clustered_hybrid", D, 5, complex_a=False, **options)
     assert float((estimate(real, x, y) - exact).abs().max()) > 1e-3
 
 
-def test_limits_and_zeros_of_the_centres() -> None:
+def test_limits_and_zeros_of_the_centres():
     """|A| is 1 where both centres are zero, and held between the limits where one is."""
     r = torch.tensor([[0.0, 0.0, 0.5, -0.2]], dtype=torch.float64)
     s = torch.tensor([[0.0, 0.3, 0.0, 0.3]], dtype=torch.float64)
     fm = ClusteredHybrid(D, 3, query_centers=r, key_centers=s, a_limits=(0.1, 8.0), **F64)
     expected = torch.tensor([1.0, 8.0, 0.1, 1.5**0.5], dtype=torch.float64)
-    torch.testing.assert_close(fm.moduli.flatten(), expected, rtol=1e-15, atol=0)
+    assert_close(fm.moduli.flatten(), expected, rtol=1e-15, atol=0)
     assert not bool(fm.imaginary.any())
     wide = ClusteredHybrid(D, 3, query_centers=r, key_centers=s, **F64)
     assert wide.moduli.flatten().tolist()[1:3] == [100.0, 0.01]
@@ -96,9 +97,7 @@ def test_limits_and_zeros_of_the_centres() -> None:
     ("default_base", "lambda_features", "complex_a"),
     pairwise(["trig", "hyperbolic", "oprf"], ["positive", "trig"], [True, False]),
 )
-def test_gaussian_equals_its_definition(
-    complex_a: bool, lambda_features: str, default_base: str
-) -> None:
+def test_gaussian_equals_its_definition(complex_a, lambda_features, default_base):
     """sum_ij L_ij S_ij + (1 - sum_ij L_ij) S_0 from formulas, moduli in the coefficient."""
     x, y, omega, tau = points(6, 1), points(6, 2), points(5, 3, 1.0), points(3, 4, 1.0)
     query_centers, key_centers = CENTERS
@@ -132,8 +131,8 @@ def test_gaussian_equals_its_definition(
             rest = rest - level
             expected = expected + level * pair_estimate(x, y, A, omega)
     expected = expected + rest * estimate(default, x, y)
-    torch.testing.assert_close(estimate(fm, x, y), expected, rtol=1e-11, atol=1e-12)
-    torch.testing.assert_close(scaled_estimate(fm, x, y), expected, rtol=1e-11, atol=1e-12)
+    assert_close(estimate(fm, x, y), expected, rtol=1e-11, atol=1e-12)
+    assert_close(scaled_estimate(fm, x, y), expected, rtol=1e-11, atol=1e-12)
     assert fm.queries(x).shape[-1] == fm.keys(y).shape[-1] == fm.output_dim
     rho = 3 if lambda_features == "positive" else 6
     width = 5 * (2 if complex_a else 1)
@@ -141,7 +140,7 @@ def test_gaussian_equals_its_definition(
 
 
 @pytest.mark.parametrize("coefficients", ["zero_one", "gaussian"])
-def test_unbiased(coefficients: str) -> None:
+def test_unbiased(coefficients):
     """Away from the centres, 20,000 draws at once, as heads; |z| > 4 once in 16,000 tries."""
     query_centers, key_centers = CENTERS
     heads = 20_000
@@ -161,7 +160,7 @@ def clouds(seed: int, centers: Tensor, count: int) -> Tensor:
     return torch.cat([c + points(count, seed + n, 0.02) for n, c in enumerate(centers)])
 
 
-def test_fit_finds_the_centres() -> None:
+def test_fit_finds_the_centres():
     pytest.importorskip("sklearn")
     x, y = clouds(30, CENTERS[0], 40), clouds(40, CENTERS[1], 40)
     fm = attention.feature_map("clustered_hybrid", D, 8, num_key_clusters=3, **F64)
@@ -175,14 +174,14 @@ def test_fit_finds_the_centres() -> None:
     assert float(after) < 0.02 * float(before)
     other = attention.feature_map("clustered_hybrid", D, 8, num_key_clusters=3, seed=3, **F64)
     other.load_state_dict(fm.state_dict())
-    torch.testing.assert_close(other.keys(y), fm.keys(y), rtol=0, atol=0)
+    assert_close(other.keys(y), fm.keys(y), rtol=0, atol=0)
     given = attention.feature_map("clustered_hybrid", D, 8, query_centers=CENTERS[0], **F64)
     given.fit(x, y)
-    torch.testing.assert_close(given.query_centers, CENTERS[0], rtol=0, atol=0)
+    assert_close(given.query_centers, CENTERS[0], rtol=0, atol=0)
     rejects("fit needs at least 3 tokens for as many clusters, got 2", fm.fit, x, y[:2])
 
 
-def test_second_moments_of_clusters() -> None:
+def test_second_moments_of_clusters():
     """Unbiased variances for equal clusters; the pooled one for clusters of one member or none."""
     first, second = points(7, 1), points(7, 2)
     first, second = first - first.mean(0) + 5, second - second.mean(0) - 5
@@ -190,16 +189,16 @@ def test_second_moments_of_clusters() -> None:
     pooled = (first.var(0) + second.var(0)) / 2
     found = root_mean_squares(torch.cat((first, second)), centers[:2])
     variances = torch.stack((6 * first.var(0) + pooled, 6 * second.var(0) + pooled)) / 7
-    torch.testing.assert_close(found.square() - centers[:2].square(), variances, rtol=1e-9, atol=0)
+    assert_close(found.square() - centers[:2].square(), variances, rtol=1e-9, atol=0)
     few = torch.cat((first, second[:1]))
     found = root_mean_squares(few, torch.stack((first.mean(0), second[0], centers[2])))
     expected = torch.stack((first.mean(0), second[0], centers[2])).square() + first.var(0)
-    torch.testing.assert_close(found.square(), expected, rtol=1e-12, atol=0)
+    assert_close(found.square(), expected, rtol=1e-12, atol=0)
     alone = root_mean_squares(few[-1:], few[-1:])
-    torch.testing.assert_close(alone, few[-1:].abs(), rtol=1e-15, atol=0)
+    assert_close(alone, few[-1:].abs(), rtol=1e-15, atol=0)
 
 
-def test_diagonal_of_fitted_clusters() -> None:
+def test_diagonal_of_fitted_clusters():
     """|A|^4 is the ratio of mean squares within the clusters, whatever the centres' signs."""
     pytest.importorskip("sklearn")
     x, y = points(200, 1, 0.3), points(200, 2, 0.6)
@@ -207,12 +206,12 @@ def test_diagonal_of_fitted_clusters() -> None:
     options = {"num_query_clusters": 1, "num_key_clusters": 1, **F64}
     fm = attention.feature_map("clustered_hybrid", D, 3, **options).fit(x, y)
     variances = [u.mean(0).square() + u.var(0) for u in (x, y)]
-    torch.testing.assert_close(fm.moduli[0, 0], (variances[1] / variances[0]) ** 0.25)
+    assert_close(fm.moduli[0, 0], (variances[1] / variances[0]) ** 0.25)
     assert fm.imaginary[0, 0].tolist() == [True, False, False, False]
 
 
 @pytest.mark.parametrize("side", ["fitted", "given"])
-def test_states_restore_the_diagonals(side: str) -> None:
+def test_states_restore_the_diagonals(side):
     """Into a map whose own A was another, of centres or of `fit`."""
     pytest.importorskip("sklearn")
     x, y = points(50, 1), points(50, 2) + 0.5
@@ -230,7 +229,7 @@ def test_states_restore_the_diagonals(side: str) -> None:
 
 
 @pytest.mark.parametrize("coefficients", ["zero_one", "gaussian"])
-def test_redraw_draws_bases_then_coefficients(coefficients: str) -> None:
+def test_redraw_draws_bases_then_coefficients(coefficients):
     """The vectors are those of the named couplings, drawn in this order from one generator."""
     fm = attention.feature_map(
         "clustered_hybrid", D, 3, coefficients=coefficients, num_lambda_features=2, **F64
@@ -243,7 +242,7 @@ def test_redraw_draws_bases_then_coefficients(coefficients: str) -> None:
         assert torch.equal(fm.lambda_map.omega, taus)
 
 
-def test_gradients() -> None:
+def test_gradients():
     """Near the centres, where no denominator comes close to zero."""
     x, y = CENTERS[0] + points(2, 1, 0.05), CENTERS[1] + points(3, 2, 0.05)
     for options in ({}, {"coefficients": "gaussian", "default_base": "oprf"}):
@@ -257,7 +256,7 @@ def test_gradients() -> None:
 
 
 @pytest.mark.parametrize("coefficients", ["zero_one", "gaussian"])
-def test_scores_where_single_features_overflow(coefficients: str) -> None:
+def test_scores_where_single_features_overflow(coefficients):
     """With |A_k| of 1e-2 to 1e2 features reach exp(+-1000); scores and attention stay finite."""
     generator = torch.Generator().manual_seed(5)
     x, y, v = torch.randn(3, 40, 4, generator=generator)
@@ -272,7 +271,7 @@ def test_scores_where_single_features_overflow(coefficients: str) -> None:
 
 @pytest.mark.parametrize("far", [4.0, 12.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_far_cluster_leaves_the_near_one_alone(far: float, dtype: torch.dtype) -> None:
+def test_a_far_cluster_leaves_the_near_one_alone(far, dtype):
     """The floor of denominators is measured by |phi_k|, in which other pairs' features count too:
     keys of all pairs must be about as large, or every near query would be raised to it."""
     generator = torch.Generator().manual_seed(0)
@@ -287,7 +286,7 @@ def test_a_far_cluster_leaves_the_near_one_alone(far: float, dtype: torch.dtype)
     assert (attended - exact).abs().max() < 0.01
 
 
-def test_scores_of_keys_that_a_far_cluster_shares() -> None:
+def test_scores_of_keys_that_a_far_cluster_shares():
     """Where keys' features for queries of that cluster overflow, and no query is in it."""
     generator = torch.Generator().manual_seed(0)
     x, y = 1 + 0.3 * torch.randn(2, 40, 16, generator=generator)
@@ -296,10 +295,10 @@ def test_scores_of_keys_that_a_far_cluster_shares() -> None:
     wide = ClusteredHybrid(16, 64, query_centers=centers, key_centers=centers[:1], **F64)
     wide.load_state_dict(fm.state_dict())
     expected = wide.token_scores(x.double(), y.double())
-    torch.testing.assert_close(fm.token_scores(x, y).double(), expected, rtol=1e-3, atol=0)
+    assert_close(fm.token_scores(x, y).double(), expected, rtol=1e-3, atol=0)
 
 
-def test_limits_of_a_in_the_closed_form() -> None:
+def test_limits_of_a_in_the_closed_form():
     """Centres whose best |A_k| is 3 and 1/3, held to 2: the error of that A."""
     centres = torch.tensor([[1.0, 3.0]], dtype=torch.float64), torch.tensor([[9.0, 1 / 3]]).double()
     x, y = torch.tensor([[0.2, 0.5], [1.0, 0.1]]).double(), torch.tensor([[0.3, 0.1]]).double()
@@ -317,11 +316,11 @@ def test_limits_of_a_in_the_closed_form() -> None:
         for limits in ((1e-2, 1e2), (0.5, 2.0))
     )
     A = torch.tensor([2.0, 0.5], dtype=torch.float64)
-    torch.testing.assert_close(held, attention.theory.mse("complex_exponential", x, y, 3, A=A))
+    assert_close(held, attention.theory.mse("complex_exponential", x, y, 3, A=A))
     assert not torch.allclose(held, error)
 
 
-def test_errors() -> None:
+def test_errors():
     for arguments, message in [
         ({"coefficients": "soft"}, "coefficients must be one of gaussian, zero_one, got 'soft'"),
         ({"default_base": "elu"}, "default_base must be one of hyperbolic, oprf, positive, trig"),
@@ -353,7 +352,7 @@ def test_errors() -> None:
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 2**64 - 1])
-def test_any_seed_of_pytorchs_finds_clusters(seed: int) -> None:
+def test_any_seed_of_pytorchs_finds_clusters(seed):
     fm = attention.feature_map("clustered_hybrid", D, 6, seed=seed).fit(
         points(9, 1).float(), points(9, 2).float()
     )

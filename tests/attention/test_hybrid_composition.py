@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 import attention
 from attention.hybrid import (
@@ -42,7 +43,7 @@ def coefficients(count: int) -> list[Coefficient]:
 
 @pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
 @pytest.mark.parametrize("p", [1, 2, 3])
-def test_equals_its_definition(p: int, kernel: str) -> None:
+def test_equals_its_definition(p, kernel):
     x, y = points(7, 1), points(7, 2)
     parts, weights = bases(p + 1, kernel), coefficients(p)
     fm = HybridFeatures(parts, weights)
@@ -51,13 +52,13 @@ def test_equals_its_definition(p: int, kernel: str) -> None:
         weight * estimate(part, x, y) for weight, part in zip(lambdas, parts[:-1], strict=True)
     )
     expected = expected + (1 - sum(lambdas)) * estimate(parts[-1], x, y)
-    torch.testing.assert_close(estimate(fm, x, y), expected, rtol=1e-12, atol=1e-13)
-    torch.testing.assert_close(scaled_estimate(fm, x, y), expected, rtol=1e-12, atol=1e-13)
+    assert_close(estimate(fm, x, y), expected, rtol=1e-12, atol=1e-13)
+    assert_close(scaled_estimate(fm, x, y), expected, rtol=1e-12, atol=1e-13)
     assert fm.queries(x).shape[-1] == fm.keys(y).shape[-1] == fm.output_dim
     assert fm.signed
 
 
-def test_dimension_and_columns_left_out() -> None:
+def test_dimension_and_columns_left_out():
     """a = 0 of the Gaussian coefficient drops its own column, c = 0 of two halves the last's."""
     three = bases(3)
     widths = [part.output_dim for part in three]
@@ -70,10 +71,10 @@ def test_dimension_and_columns_left_out() -> None:
     lambdas = [coefficient.estimate(x, y) for coefficient in angular]
     expected = sum(w * estimate(s, x, y) for w, s in zip(lambdas, three[:2], strict=True))
     expected = expected + (1 - lambdas[0] - lambdas[1]) * estimate(three[2], x, y)
-    torch.testing.assert_close(estimate(fm, x, y), expected, rtol=1e-12, atol=1e-13)
+    assert_close(estimate(fm, x, y), expected, rtol=1e-12, atol=1e-13)
 
 
-def test_unbiased() -> None:
+def test_unbiased():
     """Three bases, 20,000 draws at once, as heads; |z| > 4 once in 16,000 tries."""
     heads = 20_000
     x, y = points(1, 1).expand(heads, 1, D), points(1, 2).expand(heads, 1, D)
@@ -92,7 +93,7 @@ def test_unbiased() -> None:
     assert abs(float(z)) < 4
 
 
-def test_heads_and_fit() -> None:
+def test_heads_and_fit():
     """Each head is a map of its own; `fit` reaches bases and coefficients."""
     generator = torch.Generator().manual_seed(1)
     x, y = (torch.randn(3, 6, D, generator=generator, dtype=torch.float64) for _ in range(2))
@@ -108,12 +109,12 @@ def test_heads_and_fit() -> None:
     assert fm.queries(x).shape == (3, 6, fm.output_dim)
     level = weight.constant + (weight.queries(x) * weight.keys(y)).sum(-1, keepdim=True)
     level = level.squeeze(-1)
-    torch.testing.assert_close(weight.estimate(x, y), level, rtol=1e-14, atol=0)
+    assert_close(weight.estimate(x, y), level, rtol=1e-14, atol=0)
     expected = level * estimate(parts[0], x, y) + (1 - level) * estimate(parts[1], x, y)
-    torch.testing.assert_close(estimate(fm, x, y), expected, rtol=1e-12, atol=1e-13)
+    assert_close(estimate(fm, x, y), expected, rtol=1e-12, atol=1e-13)
 
 
-def test_redraw_reaches_every_part_in_order() -> None:
+def test_redraw_reaches_every_part_in_order():
     x, y = points(5, 1), points(5, 2)
     fm = HybridFeatures(bases(4), coefficients(3))
     first = estimate(fm, x, y)
@@ -125,16 +126,16 @@ def test_redraw_reaches_every_part_in_order() -> None:
     assert torch.equal(estimate(fm, x, y), estimate(HybridFeatures(*parts), x, y))
 
 
-def test_gradients_and_compilation() -> None:
+def test_gradients_and_compilation():
     fm = HybridFeatures(bases(3), coefficients(2))
     inputs = tuple(points(4, seed).requires_grad_() for seed in (1, 2))
     assert torch.autograd.gradcheck(lambda a, b: fm.attend(a, b, b), inputs)
     torch._dynamo.reset()
     compiled = torch.compile(lambda a: fm.queries(a), fullgraph=True, backend="eager")
-    torch.testing.assert_close(compiled(points(4, 1)), fm.queries(points(4, 1)))
+    assert_close(compiled(points(4, 1)), fm.queries(points(4, 1)))
 
 
-def test_errors() -> None:
+def test_errors():
     with pytest.raises(ValueError, match=r"one fewer than the bases, .* got 2 for 2 bases"):
         HybridFeatures(bases(2), coefficients(2))
     rejects(r"one fewer than the bases, .* got 0 for 1 bases", HybridFeatures, bases(1), [])
@@ -148,9 +149,7 @@ def test_errors() -> None:
 @pytest.mark.parametrize(
     "kind", [AngularCoefficient, GaussianCoefficient, BipolarGaussianCoefficient]
 )
-def test_coefficients_are_independent_of_bases_with_their_seed(
-    kind: type[Coefficient], seed: int
-) -> None:
+def test_coefficients_are_independent_of_bases_with_their_seed(kind, seed):
     """Equal vectors would bias the estimate by a quarter of its value."""
     base = attention.feature_map("positive", D, 4, projection="iid", seed=seed)
     coefficient = kind(D, 4, projection="iid", seed=seed)  # type: ignore[call-arg]

@@ -1,11 +1,11 @@
 """Hybrids' attention without outer products is their attention with them."""
 
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 import attention
 from attention import streaming
@@ -39,9 +39,7 @@ def hidden_keys() -> Tensor:
 @pytest.mark.parametrize("values", [SHORT, LONG])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(("name", "options"), MAPS)
-def test_equals_attention_by_outer_products(
-    name: str, options: dict[str, Any], masked: bool, values: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equals_attention_by_outer_products(name, options, masked, values, monkeypatch):
     features = attention.feature_map(name, 16, 8, heads=4, dtype=torch.float64, **options)
     mask = hidden_keys() if masked else None
     monkeypatch.setattr(streaming, "CPU_BLOCK", 1)
@@ -53,16 +51,16 @@ def test_equals_attention_by_outer_products(
         output = bidirectional(prepared)
         outputs.append(output.detach())
         gradients.append(torch.autograd.grad(output.square().sum(), inputs))
-    torch.testing.assert_close(*outputs, rtol=1e-9, atol=1e-9)
+    assert_close(*outputs, rtol=1e-9, atol=1e-9)
     for ours, theirs in zip(*gradients, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-7)
+        assert_close(ours, theirs, rtol=1e-8, atol=1e-7)
     with torch.no_grad():  # sums and outer products then have memory that is used again
         again = features.attend(*inputs, key_mask=mask)
         assert torch.equal(again, features.attend(*inputs, key_mask=mask))
-    torch.testing.assert_close(again, outputs[0], rtol=1e-9, atol=1e-9)
+    assert_close(again, outputs[0], rtol=1e-9, atol=1e-9)
 
 
-def test_makes_no_outer_products(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_makes_no_outer_products(monkeypatch):
     """Where values are shorter than f; where they are not, outer products are fewer numbers, and
     are made block by block."""
     features = attention.feature_map("angular_hybrid", 16, 8, num_lambda_features=1)
@@ -74,21 +72,19 @@ def test_makes_no_outer_products(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(type(features), "scaled_keys", refuse, raising=False)
     monkeypatch.setattr(outer, "_Outer", refuse)
-    torch.testing.assert_close(features.attend(x, y, v), expected)
+    assert_close(features.attend(x, y, v), expected)
     with pytest.raises(AssertionError, match="outer products"):
         features.attend(x, y, torch.randn(10, 32))
 
 
 @pytest.mark.parametrize("values", [SHORT, LONG])
-def test_values_may_be_shared_by_heads(values: int) -> None:
+def test_values_may_be_shared_by_heads(values):
     features = attention.feature_map("angular_hybrid", 16, 8, heads=4, dtype=torch.float64)
     x, y, v = tokens(value_heads=1, values=values)
-    torch.testing.assert_close(
-        features.attend(x, y, v), features.attend(x, y, v.expand(-1, 4, -1, -1))
-    )
+    assert_close(features.attend(x, y, v), features.attend(x, y, v.expand(-1, 4, -1, -1)))
 
 
-def test_denominators_below_their_floor_are_raised() -> None:
+def test_denominators_below_their_floor_are_raised():
     """As with outer products: the output is bounded by the values."""
     features = attention.feature_map("angular_hybrid", 16, 2, num_lambda_features=1)
     x, y = 3 * torch.randn(2, 200, 16, generator=torch.Generator().manual_seed(0))

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
+from torch.testing import assert_close
 
 import attention
 from attention.hybrid import GaussianCoefficient
@@ -22,21 +23,21 @@ def sphere(count: int, dim: int, seed: int) -> Tensor:
 
 @pytest.mark.parametrize("base", [("hyperbolic", "trig"), ("oprf", "trig")])
 @pytest.mark.parametrize(("lambda_features", "sign"), [("trig", 1), ("positive", -1)])
-def test_no_error_at_one_end(lambda_features: str, sign: int, base: tuple[str, str]) -> None:
+def test_no_error_at_one_end(lambda_features, sign, base):
     """Trig coefficients are exact at angle 0, positive ones at pi; the other end has an error."""
     x = sphere(20, 6, 0)
     options = {"base": base, "lambda_sigma": SIGMA, "radius": RADIUS}
     options |= {"lambda_features": lambda_features, "dtype": torch.float64}
     fm = attention.feature_map("gaussian_hybrid", 6, 4, **options)
     exact = attention.kernels.softmax(x, sign * x)
-    torch.testing.assert_close(estimate(fm, x, sign * x), exact, rtol=1e-11, atol=0)
+    assert_close(estimate(fm, x, sign * x), exact, rtol=1e-11, atol=0)
     other = attention.kernels.softmax(x, -sign * x)
     assert float((estimate(fm, x, -sign * x) - other).abs().max()) > 1e-3
 
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("lambda_features", ["trig", "positive"])
-def test_equals_its_definition(lambda_features: str, shared: bool) -> None:
+def test_equals_its_definition(lambda_features, shared):
     """L S1 + (1 - L) S2 with L computed from its formula; both constants differ from 0 and 1."""
     x, y, omega, tau = (sphere(n, 3, n) for n in (6, 6, 8, 5))
     x = 0.7 * x
@@ -58,22 +59,22 @@ def test_equals_its_definition(lambda_features: str, shared: bool) -> None:
     hyperbolic = attention.feature_map("hyperbolic", 3, 4, projection=first)
     trig = attention.feature_map("trig", 3, 4, projection=second)
     expected = weight * estimate(hyperbolic, x, y) + (1 - weight) * estimate(trig, x, y)
-    torch.testing.assert_close(estimate(fm, x, y), expected, rtol=1e-12, atol=1e-14)
+    assert_close(estimate(fm, x, y), expected, rtol=1e-12, atol=1e-14)
     scores = (fm.queries(x) @ fm.keys(y).mT).sum(0)
-    torch.testing.assert_close(fm.token_scores(x, y), scores, rtol=1e-12, atol=1e-13)
+    assert_close(fm.token_scores(x, y), scores, rtol=1e-12, atol=1e-13)
 
 
-def test_fit_sets_the_radius() -> None:
+def test_fit_sets_the_radius():
     x, y = sphere(10, 4, 1), 2 * sphere(30, 4, 2)
     fm = attention.feature_map("gaussian_hybrid", 4, 3, dtype=torch.float64).fit(x, y)
     radius = float(fm.coefficient.radius)
     assert radius == pytest.approx(1.5 * RADIUS)
     given = attention.feature_map("gaussian_hybrid", 4, 3, radius=radius, dtype=torch.float64)
-    torch.testing.assert_close(fm.keys(y), given.keys(y))
+    assert_close(fm.keys(y), given.keys(y))
 
 
 @pytest.mark.parametrize("features", ["trig", "positive"])
-def test_general_coefficient(features: str) -> None:
+def test_general_coefficient(features):
     """Mean exp(-|x + M y|^2 / (2 c^2)) over 100,000 taus, for an M that is not symmetric."""
     generator = torch.Generator().manual_seed(3)
     matrix = torch.randn(3, 3, generator=generator, dtype=torch.float64)
@@ -92,7 +93,7 @@ def test_general_coefficient(features: str) -> None:
     assert abs(float(coefficient.estimate(x, y)) - exact) < 4 * math.sqrt(variance / n)
 
 
-def test_general_coefficient_works_in_float32_for_bfloat16() -> None:
+def test_general_coefficient_works_in_float32_for_bfloat16():
     M = torch.tensor([[0.3, -1.7], [1.1, 0.6]])
     x, y = torch.tensor([[0.7, -0.4]]), torch.tensor([[0.3, 0.9]])
     low = GaussianCoefficient(2, 3, M=M, c=0.9, dtype=torch.bfloat16)
@@ -101,11 +102,11 @@ def test_general_coefficient_works_in_float32_for_bfloat16() -> None:
         computed = getattr(low, name)(x.bfloat16())
         expected = getattr(full.float(), name)(x.bfloat16().float())
         assert computed.dtype == torch.float32
-        torch.testing.assert_close(computed, expected)
+        assert_close(computed, expected)
     assert not torch.equal(low.keys(y.bfloat16()), low.queries(y.bfloat16()))
 
 
-def test_errors() -> None:
+def test_errors():
     for arguments, message in [
         ({"lambda_sigma": 0.0}, "lambda_sigma must be a positive finite number, got 0.0"),
         ({"lambda_sigma": math.inf}, "lambda_sigma must be a positive finite number, got inf"),

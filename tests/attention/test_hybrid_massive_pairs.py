@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 import attention
 from attention import theory
@@ -44,9 +45,7 @@ def kept(x: Tensor, y: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("default_base", ["trig", "hyperbolic", "positive"])
 @pytest.mark.parametrize("complex_a", [True, False])
-def test_pairs_have_their_bases_and_the_others_the_default(
-    complex_a: bool, default_base: str
-) -> None:
+def test_pairs_have_their_bases_and_the_others_the_default(complex_a, default_base):
     x, y = data()
     fm = hybrid(complex_a=complex_a, default_base=default_base).fit(x, y)
     assert fm.pairs.tolist() == PAIRS
@@ -56,20 +55,20 @@ def test_pairs_have_their_bases_and_the_others_the_default(
     default = attention.feature_map(default_base, D, 5, dtype=torch.float64)
     estimates = [m.queries(x) @ m.keys(y).mT for m in (fm, all_pairs, default)]
     expected = torch.where(kept(x, y), estimates[1], estimates[2])
-    torch.testing.assert_close(estimates[0], expected, rtol=1e-11, atol=1e-12)
+    assert_close(estimates[0], expected, rtol=1e-11, atol=1e-12)
     width = 5 * (2 if complex_a else 1)
     assert fm.output_dim == fm.keys(y).shape[-1] == 3 * width + 2 * default.output_dim
     assert fm.signed == (complex_a or default_base == "trig")
     (phi_q, scale_q), (phi_k, scale_k) = fm.scaled_queries(x), fm.scaled_keys(y)
     scaled = phi_q @ phi_k.mT * (scale_q + scale_k.mT).exp()
-    torch.testing.assert_close(scaled, expected, rtol=1e-11, atol=1e-12)
+    assert_close(scaled, expected, rtol=1e-11, atol=1e-12)
     if not fm.signed:
         exact = expected @ y / expected.sum(-1, keepdim=True)
-        torch.testing.assert_close(fm.attend(x, y, y), exact, rtol=1e-10, atol=1e-12)
-        torch.testing.assert_close(fm.token_scores(x, y), expected.sum(0), rtol=1e-10, atol=0)
+        assert_close(fm.attend(x, y, y), exact, rtol=1e-10, atol=1e-12)
+        assert_close(fm.token_scores(x, y), expected.sum(0), rtol=1e-10, atol=0)
 
 
-def test_gaussian_coefficients_of_the_pairs_alone() -> None:
+def test_gaussian_coefficients_of_the_pairs_alone():
     """One pair kept of 2 x 3 is the hybrid of one pair of clusters."""
     x, y = data()
     options = {"coefficients": "gaussian", "lambda_scale": 2.0, "num_lambda_features": 3}
@@ -79,11 +78,11 @@ def test_gaussian_coefficients_of_the_pairs_alone() -> None:
     one = {"query_centers": CENTERS[0][:1], "key_centers": CENTERS[1][1:2], "num_pairs": None}
     single = attention.feature_map("clustered_hybrid", D, 5, **{**OPTIONS, **one}, **options)
     assert fm.output_dim == single.output_dim
-    torch.testing.assert_close(fm.queries(x), single.queries(x), rtol=1e-12, atol=1e-14)
-    torch.testing.assert_close(fm.keys(y), single.keys(y), rtol=1e-12, atol=1e-14)
+    assert_close(fm.queries(x), single.queries(x), rtol=1e-12, atol=1e-14)
+    assert_close(fm.keys(y), single.keys(y), rtol=1e-12, atol=1e-14)
 
 
-def test_all_pairs_kept_are_all_pairs() -> None:
+def test_all_pairs_kept_are_all_pairs():
     """No default base then; masses of equal clusters leave the first pairs."""
     every, six = (
         attention.feature_map("clustered_hybrid", D, 5, **{**OPTIONS, "num_pairs": n})
@@ -96,7 +95,7 @@ def test_all_pairs_kept_are_all_pairs() -> None:
     assert equal.pairs.tolist() == [[0, 0], [0, 1], [0, 2]]
 
 
-def test_heads_have_pairs_of_their_own() -> None:
+def test_heads_have_pairs_of_their_own():
     """Found by `fit` and kept in the state."""
     x, y = data()
     centers = {
@@ -111,7 +110,7 @@ def test_heads_have_pairs_of_their_own() -> None:
     assert fm.pairs[0].tolist() == [[0, 0], [0, 1], [1, 1]]
     assert fm.pairs[1].tolist() == [[0, 1], [0, 2], [1, 2]]
     alone = hybrid().fit(x, other)
-    torch.testing.assert_close(fm.keys(torch.stack((y, y)))[0], alone.keys(y), rtol=0, atol=0)
+    assert_close(fm.keys(torch.stack((y, y)))[0], alone.keys(y), rtol=0, atol=0)
     again = attention.feature_map("clustered_hybrid", D, 5, **both, seed=4)
     again.load_state_dict(fm.state_dict())
     assert torch.equal(
@@ -123,7 +122,7 @@ def test_heads_have_pairs_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("coefficients", ["zero_one", "gaussian"])
-def test_closed_form_of_drawn_estimates(coefficients: str) -> None:
+def test_closed_form_of_drawn_estimates(coefficients):
     """Mean and error at pairs kept and left out, 5,000 draws: |z| > 4 once in 1,000 tries."""
     heads, options = 5_000, {"coefficients": coefficients, "num_lambda_features": 2}
     options |= {"lambda_scale": 2.5, "lambda_features": "trig", "complex_a": False}
@@ -150,7 +149,7 @@ def test_closed_form_of_drawn_estimates(coefficients: str) -> None:
         assert z.abs().max() < 4
 
 
-def test_tokens_without_a_base_of_their_own_train() -> None:
+def test_tokens_without_a_base_of_their_own_train():
     """Queries of cluster 1 have the default base alone, keys of cluster 0 too: finite gradients."""
     x, y = (u.float().requires_grad_() for u in data())
     options = {**OPTIONS, "num_pairs": 2, "dtype": torch.float32}
@@ -164,7 +163,7 @@ def test_tokens_without_a_base_of_their_own_train() -> None:
         assert y.grad.isfinite().all()
 
 
-def test_errors() -> None:
+def test_errors():
     with pytest.raises(
         ValueError, match="num_pairs must be at most 6, the number of pairs of clusters, got 7"
     ):

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 import attention
 from attention import theory
@@ -36,20 +37,20 @@ def nested(
     return HybridFeatures(bases, [NestedCoefficient(features, sigma=SIGMA, radius=RADIUS)])
 
 
-def test_equals_its_definition() -> None:
+def test_equals_its_definition():
     x, y, features = sphere(6, 1), sphere(6, 2), inner(7)
     fm = nested(features)
     gaussian = estimate(features, SIGMA * x, SIGMA * y)
     level = (1 - gaussian) / (1 - math.exp(-2 * SIGMA**2 * RADIUS**2))
     positive, trig = (estimate(base, x, y) for base in fm.bases)
     expected = level * positive + (1 - level) * trig
-    torch.testing.assert_close(estimate(fm, x, y), expected, rtol=1e-11, atol=1e-12)
+    assert_close(estimate(fm, x, y), expected, rtol=1e-11, atol=1e-12)
     assert fm.output_dim == fm.queries(x).shape[-1] == 20 * (features.output_dim + 1)
-    torch.testing.assert_close(fm.coefficients[0].estimate(x, y), level, rtol=1e-12, atol=0)
+    assert_close(fm.coefficients[0].estimate(x, y), level, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("levels", [1, 2])
-def test_no_error_at_either_end(levels: int) -> None:
+def test_no_error_at_either_end(levels):
     """Unlike the Gaussian hybrid; also where the inner hybrid is nested itself."""
     features = inner(7)
     if levels == 2:
@@ -59,12 +60,12 @@ def test_no_error_at_either_end(levels: int) -> None:
     fm, x = nested(features, seed=3), sphere(5, 1)
     for y in (x, -x):
         exact = attention.kernels.softmax(x, y)
-        torch.testing.assert_close(estimate(fm, x, y), exact, rtol=1e-11, atol=0)
+        assert_close(estimate(fm, x, y), exact, rtol=1e-11, atol=0)
     y = sphere(5, 2)
     assert (estimate(fm, x, y) - attention.kernels.softmax(x, y)).abs().max() > 1e-3
 
 
-def test_error_of_drawn_estimates() -> None:
+def test_error_of_drawn_estimates():
     """Mean and error over 4,000 draws, as heads: |z| > 4 once in 8,000 tries."""
     heads, x, y = 4_000, sphere(1, 1), sphere(1, 2)
     fm = nested(inner(7, projection="iid", heads=heads), projection="iid", heads=heads)
@@ -81,20 +82,20 @@ def test_error_of_drawn_estimates() -> None:
     assert abs(float((one * two).mean() / values.var())) < 0.05
 
 
-def test_closed_form_contains_the_gaussian_hybrids() -> None:
+def test_closed_form_contains_the_gaussian_hybrids():
     x, y = sphere(6, 1), sphere(6, 2)
     of_trig = theory.mse("trig", SIGMA * x, SIGMA * y, 4, kernel="gaussian")
     options = {"lambda_sigma": SIGMA, "radius": RADIUS, "kernel": "gaussian"}
     computed = theory.nested_hybrid_mse(x, y, 5, of_trig, **options)
     expected = theory.mse("gaussian_hybrid", x, y, 5, num_lambda_features=4, **options)
-    torch.testing.assert_close(computed, expected, rtol=1e-12, atol=0)
+    assert_close(computed, expected, rtol=1e-12, atol=0)
     for y in (x, -x):
         of_inner = theory.mse("angular_hybrid", SIGMA * x, SIGMA * y, 3, kernel="gaussian")
         zero = theory.nested_hybrid_mse(x, y, 5, of_inner, **options)
-        torch.testing.assert_close(zero, torch.zeros_like(zero), rtol=0, atol=1e-14)
+        assert_close(zero, torch.zeros_like(zero), rtol=0, atol=1e-14)
 
 
-def test_fit_and_redraw() -> None:
+def test_fit_and_redraw():
     fm = nested(inner(7))
     x, y = 2 * sphere(8, 1), sphere(8, 2)
     before = fm.queries(x)
@@ -109,7 +110,7 @@ def test_fit_and_redraw() -> None:
     assert heads.coefficients[0].radius.tolist() == pytest.approx([2 * RADIUS, RADIUS])
 
 
-def test_any_map_of_the_gaussian_kernel_does() -> None:
+def test_any_map_of_the_gaussian_kernel_does():
     """Poisson features, whose random vectors are counts, exact where lam = x_l y_l."""
     features = attention.feature_map("poisson", D, 6, kernel="gaussian", lam=0.25, seed=3)
     coefficient = NestedCoefficient(features, radius=1.2)
@@ -118,7 +119,7 @@ def test_any_map_of_the_gaussian_kernel_does() -> None:
     assert float(coefficient.estimate(x, x)) == pytest.approx(0, abs=1e-5)
 
 
-def test_errors() -> None:
+def test_errors():
     with pytest.raises(
         ValueError, match=r"features must be a map with kernel='gaussian', .*'softmax'"
     ):

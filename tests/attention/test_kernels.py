@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attention import kernels
 from tests.attention.cases import rejects
@@ -11,12 +12,12 @@ from tests.attention.cases import rejects
 X, Y = torch.tensor([[1.0, -2.0, 0.5], [0.3, 0.1, -0.7]], dtype=torch.float64)
 
 
-def test_softmax() -> None:
+def test_softmax():
     """x.y = 0.3 - 0.2 - 0.35."""
     assert kernels.softmax(X, Y).item() == pytest.approx(math.exp(-0.25), rel=1e-14)
 
 
-def test_gaussian() -> None:
+def test_gaussian():
     """|x - y|^2 = 0.49 + 4.41 + 1.44."""
     assert kernels.gaussian(X, Y).item() == pytest.approx(math.exp(-6.34 / 2), rel=1e-14)
     wide = kernels.gaussian(X, Y, sigma=1.5).item()
@@ -24,12 +25,12 @@ def test_gaussian() -> None:
 
 
 @pytest.mark.parametrize("sigma", [0, -1.0, math.inf, math.nan])
-def test_a_bandwidth_out_of_range(sigma: float) -> None:
+def test_a_bandwidth_out_of_range(sigma):
     rejects(f"sigma must be a positive finite number, got {sigma}", kernels.gaussian, X, Y, sigma)
 
 
-def test_leading_dimensions_broadcast() -> None:
+def test_leading_dimensions_broadcast():
     x = torch.stack((X, 2 * X))
     for kernel in (kernels.softmax, kernels.gaussian):
         expected = torch.stack([torch.stack([kernel(a, b) for b in (Y, X, -Y)]) for a in x])
-        torch.testing.assert_close(kernel(x[:, None], torch.stack((Y, X, -Y))), expected)
+        assert_close(kernel(x[:, None], torch.stack((Y, X, -Y))), expected)

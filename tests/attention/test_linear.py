@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 import attention
 from attention import ExactSoftmax, linear_attention
@@ -21,48 +22,46 @@ def quadratic(phi_q: Tensor, phi_k: Tensor, v: Tensor, causal: bool) -> Tensor:
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
-def test_equals_the_quadratic_form(causal: bool, dtype: torch.dtype, tolerance: float) -> None:
+def test_equals_the_quadratic_form(causal, dtype, tolerance):
     length = 2 * CHUNK + 17
     phi_q, phi_k = (features(2, 3, length, 6, seed=s, dtype=dtype) for s in (0, 1))
     v = features(2, 3, length, 5, seed=2, dtype=dtype) - 0.5
     computed = linear_attention(phi_q, phi_k, v, causal=causal)
-    torch.testing.assert_close(
-        computed, quadratic(phi_q, phi_k, v, causal), rtol=tolerance, atol=tolerance
-    )
+    assert_close(computed, quadratic(phi_q, phi_k, v, causal), rtol=tolerance, atol=tolerance)
 
 
-def test_heads_may_share_keys() -> None:
+def test_heads_may_share_keys():
     phi_q, phi_k, v = features(2, 3, 5, 4), features(7, 4, seed=1), features(7, 2, seed=2)
     computed = linear_attention(phi_q, phi_k, v)
-    torch.testing.assert_close(computed, quadratic(phi_q, phi_k, v, False))
+    assert_close(computed, quadratic(phi_q, phi_k, v, False))
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_masked_equals_truncated(causal: bool) -> None:
+def test_masked_equals_truncated(causal):
     phi_q, phi_k, v = (features(2, 9, 4, seed=s) for s in range(3))
     mask = torch.arange(9).expand(2, 9) < 6
     expected = linear_attention(phi_q[:, :6], phi_k[:, :6], v[:, :6], causal=causal)
     phi_k[:, 6:], v[:, 6:] = torch.nan, 1e9
     computed = linear_attention(phi_q, phi_k, v, causal=causal, key_mask=mask)
-    torch.testing.assert_close(computed[:, :6], expected)
+    assert_close(computed[:, :6], expected)
 
 
-def test_causal_reference_and_no_leak() -> None:
+def test_causal_reference_and_no_leak():
     one = torch.ones(3, 1)
     v = torch.tensor([[1.0], [0.0], [0.0]])
     computed = linear_attention(one, one, v, causal=True)
-    torch.testing.assert_close(computed, torch.tensor([[1.0], [1 / 2], [1 / 3]]))
+    assert_close(computed, torch.tensor([[1.0], [1 / 2], [1 / 3]]))
     phi_q, phi_k, v = (features(CHUNK + 9, 4, seed=s) for s in range(3))
     before = linear_attention(phi_q, phi_k, v, causal=True)
     phi_k[-1] *= 3
     after = linear_attention(phi_q, phi_k, v, causal=True)
     assert torch.equal(before[:-1], after[:-1])
     assert not torch.equal(before[-1], after[-1])
-    torch.testing.assert_close(before[0], v[0])
+    assert_close(before[0], v[0])
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_key_scales_are_the_features_exponents(causal: bool) -> None:
+def test_key_scales_are_the_features_exponents(causal):
     """Scales that vary from key to key, with masked ones among them larger than any other."""
     length = 2 * CHUNK + 5
     phi_q, phi_k, v = (features(2, length, 4, seed=s) for s in range(3))
@@ -73,15 +72,15 @@ def test_key_scales_are_the_features_exponents(causal: bool) -> None:
     computed = linear_attention(
         phi_q, phi_k, v, causal=causal, key_mask=mask, key_log_scale=log_scale
     )
-    torch.testing.assert_close(computed, expected, rtol=1e-11, atol=1e-12)
+    assert_close(computed, expected, rtol=1e-11, atol=1e-12)
     shifted = linear_attention(
         phi_q, phi_k, v, causal=causal, key_mask=mask, key_log_scale=log_scale + 1000
     )
-    torch.testing.assert_close(shifted, expected, rtol=1e-9, atol=1e-9)
+    assert_close(shifted, expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("place", [1, CHUNK - 1, CHUNK, 2 * CHUNK + 8])
-def test_a_huge_later_key_changes_no_earlier_bit(place: int) -> None:
+def test_a_huge_later_key_changes_no_earlier_bit(place):
     """Keys of scale e^200, far outside float32, arrive at `place`; earlier rows keep each bit."""
     length = 2 * CHUNK + 9
     phi_q, phi_k, v = (features(length, 4, seed=s, dtype=torch.float32) for s in range(3))
@@ -94,11 +93,11 @@ def test_a_huge_later_key_changes_no_earlier_bit(place: int) -> None:
         assert torch.equal(before[:place], after[:place])
         assert not torch.equal(before[place], after[place])
         assert after.isfinite().all()
-    torch.testing.assert_close(after[place:], v[place].expand_as(after[place:]))
+    assert_close(after[place:], v[place].expand_as(after[place:]))
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_gradients(causal: bool) -> None:
+def test_gradients(causal):
     phi_q, phi_k, v = (features(5, 3, seed=s).requires_grad_() for s in range(3))
     log_scale = (4 * features(5, 1, seed=3)).requires_grad_()
     mask = torch.tensor([True, True, False, True, True])
@@ -110,7 +109,7 @@ def test_gradients(causal: bool) -> None:
     assert torch.autograd.gradcheck(compute, (phi_q, phi_k, v, log_scale))
 
 
-def test_gradients_through_the_floor() -> None:
+def test_gradients_through_the_floor():
     """Negative denominators, raised to a floor in range of what numbers can check."""
     phi_q, phi_k, v = (features(5, 3, seed=s).requires_grad_() for s in range(3))
     floor = torch.full((5, 1), 2.0, dtype=torch.float64, requires_grad=True)
@@ -121,11 +120,11 @@ def test_gradients_through_the_floor() -> None:
 
     assert torch.autograd.gradcheck(compute, (phi_q, phi_k, v, floor))
     expected = -(phi_q @ phi_k.mT).tril() @ v / math.exp(2)
-    torch.testing.assert_close(compute(phi_q, phi_k, v, floor), expected)
+    assert_close(compute(phi_q, phi_k, v, floor), expected)
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_signed_policy(causal: bool) -> None:
+def test_signed_policy(causal):
     """A denominator that is rounding noise is raised to it; the output stays among the values."""
     phi_q = torch.ones(2, 2, dtype=torch.float64)
     phi_k = torch.tensor([[1.0, -1.0], [-3.0, 3.0 + 1e-17]], dtype=torch.float64)
@@ -136,17 +135,17 @@ def test_signed_policy(causal: bool) -> None:
     phi_k = torch.tensor([[1.0, 0.0], [0.0, -0.9]], dtype=torch.float64)
     computed = linear_attention(phi_q, phi_k, v, signed=True)
     # Denominator 0.1, numerators 5 - 1.8 and 1 + 6.3: both ratios are past the largest value.
-    torch.testing.assert_close(computed, torch.full_like(v, 7.0))
+    assert_close(computed, torch.full_like(v, 7.0))
     plain = linear_attention(phi_q, phi_k, v)
-    torch.testing.assert_close(plain[0], torch.tensor([32.0, 73.0], dtype=torch.float64))
+    assert_close(plain[0], torch.tensor([32.0, 73.0], dtype=torch.float64))
     if causal:
         first = linear_attention(phi_q, phi_k, v, causal=True, signed=True)
-        torch.testing.assert_close(first[0], v[0])
-        torch.testing.assert_close(first[1], computed[1])
+        assert_close(first[0], v[0])
+        assert_close(first[1], computed[1])
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_exact_softmax_attends(causal: bool) -> None:
+def test_exact_softmax_attends(causal):
     x, y, v = (features(2, 5, 4, seed=s) - 0.5 for s in range(3))
     mask = torch.tensor([False, True, True, False, True])
     logits = (x @ y.mT).masked_fill(~mask, -torch.inf)
@@ -155,28 +154,28 @@ def test_exact_softmax_attends(causal: bool) -> None:
     expected = logits.softmax(-1).nan_to_num() @ v
     y[:, 0], v[:, 3] = torch.nan, torch.inf
     computed = ExactSoftmax(4).attend(x, y, v, key_mask=mask.expand(2, 5), causal=causal)
-    torch.testing.assert_close(computed, expected)
+    assert_close(computed, expected)
     y[:, 0], v[:, 3] = 1.0, 1.0
     unmasked = ExactSoftmax(4).attend(x, y, v, causal=causal)
     weights = (x @ y.mT).exp()
     weights = weights.tril() if causal else weights
-    torch.testing.assert_close(unmasked, weights / weights.sum(-1, keepdim=True) @ v)
+    assert_close(unmasked, weights / weights.sum(-1, keepdim=True) @ v)
 
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("name", ["positive", "trig", "angular_hybrid"])
-def test_matrix_times_values_is_attention(name: str, causal: bool) -> None:
+def test_matrix_times_values_is_attention(name, causal):
     fm = attention.feature_map(name, 4, 64, dtype=torch.float64)
     x, y, v = (features(2, 7, 4, seed=s) for s in range(3))
     mask = torch.arange(7) != 2
     matrix = attention.attention_matrix(fm, x, y, causal=causal, key_mask=mask)
-    torch.testing.assert_close(matrix.sum(-1), torch.ones_like(matrix[..., 0]))
+    assert_close(matrix.sum(-1), torch.ones_like(matrix[..., 0]))
     assert torch.equal(matrix[..., 2], torch.zeros_like(matrix[..., 2]))
     expected = fm.attend(x, y, v, causal=causal, key_mask=mask)
-    torch.testing.assert_close(matrix @ v, expected, rtol=1e-10, atol=1e-12)
+    assert_close(matrix @ v, expected, rtol=1e-10, atol=1e-12)
 
 
-def test_diagnosis_counts() -> None:
+def test_diagnosis_counts():
     """The trig estimate is cos(omega.(x - y)), here with omega = 1, so signs are known."""
     omega = torch.ones(1, 1, dtype=torch.float64)
     fm = attention.feature_map("trig", 1, 1, projection=omega)
@@ -196,7 +195,7 @@ def test_diagnosis_counts() -> None:
     rejects("max_queries must be at least 1, got 0", attention.diagnose, fm, x, y, max_queries=0)
 
 
-def test_diagnosis_counts_underflow() -> None:
+def test_diagnosis_counts_underflow():
     """oprf at |x| = |y| = 30 in float32: all features of a row underflow together."""
     x, y = (
         30 * torch.nn.functional.normalize(features(64, 64, seed=s, dtype=torch.float32) - 0.5)
@@ -214,7 +213,7 @@ def test_diagnosis_counts_underflow() -> None:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_empty_sequences(causal: bool) -> None:
+def test_empty_sequences(causal):
     for name in ("positive", "angular_hybrid"):
         fm = attention.feature_map(name, 4, 3)
         x, y, v = torch.zeros(2, 0, 4), torch.zeros(2, 0, 4), torch.zeros(2, 0, 3)
@@ -234,7 +233,7 @@ def test_empty_sequences(causal: bool) -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
-def test_second_gradients_at_a_zero_token(kernel: str, causal: bool) -> None:
+def test_second_gradients_at_a_zero_token(kernel, causal):
     fm = attention.feature_map("trig", 4, 3, kernel=kernel, dtype=torch.float64)
     x, y, v = (features(5, 4, seed=s) for s in range(3))
     x[1], y[2] = 0, 0
@@ -245,7 +244,7 @@ def test_second_gradients_at_a_zero_token(kernel: str, causal: bool) -> None:
     assert all(g.isfinite().all() for g in (*first, *second))
 
 
-def test_the_floor_is_a_tenth_of_the_exact_sums_lower_bound() -> None:
+def test_the_floor_is_a_tenth_of_the_exact_sums_lower_bound():
     """cos 2 < 0 from one key: the denominator becomes 0.1 exp(-|x||y|), the output is clipped."""
     x = torch.tensor([[1.0]], dtype=torch.float64)
     y = torch.tensor([[-1.0]], dtype=torch.float64)
@@ -256,14 +255,14 @@ def test_the_floor_is_a_tenth_of_the_exact_sums_lower_bound() -> None:
             log_scales = fm.scaled_queries(x).log_scale, fm.scaled_keys(keys).log_scale.amax()
             found = kernel_estimates(fm, x, keys, None, False, None)
             unit = sum(log_scales).exp()
-            torch.testing.assert_close(found.floored * unit, torch.full_like(x, count * floor))
+            assert_close(found.floored * unit, torch.full_like(x, count * floor))
             assert found.denominator < 0
         v = torch.tensor([[2.0]], dtype=torch.float64)
-        torch.testing.assert_close(fm.attend(x, y, v), -v)
+        assert_close(fm.attend(x, y, v), -v)
         assert torch.equal(attention.attention_matrix(fm, x, y), -torch.ones_like(x))
 
 
-def test_errors() -> None:
+def test_errors():
     phi, v = torch.ones(3, 2), torch.ones(3, 1)
     rejects("same last dimension F, got 2 and 1", linear_attention, phi, torch.ones(3, 1), v)
     rejects("v must have as many tokens as phi_k, 3, got 2", linear_attention, phi, phi, v[:2])

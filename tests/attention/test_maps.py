@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 import attention
 from attention.features import PositiveFeatures
@@ -57,7 +58,7 @@ def kernel_matrix(fm: attention.FeatureMap, x: Tensor, y: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
 @pytest.mark.parametrize("name", NAMES)
-def test_shapes_and_scaled_features(name: str, kernel: str) -> None:
+def test_shapes_and_scaled_features(name, kernel):
     fm = attention.feature_map(name, 4, 6, kernel=kernel, **DOUBLE)
     x = tokens(2, 5, 4)
     for features, scaled in ((fm.queries, fm.scaled_queries), (fm.keys, fm.scaled_keys)):
@@ -68,11 +69,11 @@ def test_shapes_and_scaled_features(name: str, kernel: str) -> None:
         assert mantissa.shape == plain.shape
         assert log_scale.shape == (2, 5, 1)
         assert mantissa.abs().max() <= (2 if name.endswith("hybrid") else 1)
-        torch.testing.assert_close(mantissa * log_scale.exp(), plain, rtol=1e-12, atol=0)
+        assert_close(mantissa * log_scale.exp(), plain, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_class_has_the_defaults_of_the_name(name: str) -> None:
+def test_a_class_has_the_defaults_of_the_name(name):
     named = attention.feature_map(name, 4, 6)
     made = type(named)(4, 6)
     x = tokens(3, 4).float()
@@ -81,18 +82,18 @@ def test_a_class_has_the_defaults_of_the_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_gaussian_is_softmax_without_norms(name: str) -> None:
+def test_gaussian_is_softmax_without_norms(name):
     x, y = tokens(5, 4), tokens(6, 4, seed=1)
     softmax, gaussian = (
         kernel_matrix(attention.feature_map(name, 4, 6, kernel=kernel, **DOUBLE), x, y)
         for kernel in ("softmax", "gaussian")
     )
     norms = 0.5 * (x.square().sum(-1).unsqueeze(-1) + y.square().sum(-1))
-    torch.testing.assert_close(gaussian, softmax * (-norms).exp(), rtol=1e-12, atol=0)
+    assert_close(gaussian, softmax * (-norms).exp(), rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
-def test_comparisons_have_one_kernel(name: str) -> None:
+def test_comparisons_have_one_kernel(name):
     x = tokens(5, 4)
     softmax, gaussian = (
         attention.feature_map(name, 4, 6, kernel=kernel, **DOUBLE).queries(x)
@@ -102,25 +103,25 @@ def test_comparisons_have_one_kernel(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_attend_equals_the_quadratic_form(name: str) -> None:
+def test_attend_equals_the_quadratic_form(name):
     fm, x, y, values = attention_case(name, 2, 5, 7)
     weights = kernel_matrix(fm, x, y)
     expected = weights / weights.sum(-1, keepdim=True) @ values
-    torch.testing.assert_close(fm.attend(x, y, values), expected, rtol=1e-10, atol=1e-12)
+    assert_close(fm.attend(x, y, values), expected, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_attend_masked_equals_truncated(name: str) -> None:
+def test_attend_masked_equals_truncated(name):
     """The padding is larger than any real key, and not even finite in places."""
     fm, x, y, values = attention_case(name, 5, 7)
     mask = torch.arange(7) < 5
     expected = fm.attend(x, y[:5], values[:5])
     y[5], y[6], values[5], values[6] = 20.0, torch.nan, 1e9, torch.inf
-    torch.testing.assert_close(fm.attend(x, y, values, key_mask=mask), expected)
+    assert_close(fm.attend(x, y, values, key_mask=mask), expected)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_gradients(name: str) -> None:
+def test_gradients(name):
     fm, *leaves = attention_case(name, 3, 4)
     leaves = [leaf.requires_grad_() for leaf in leaves]
     assert torch.autograd.gradcheck(fm.attend, leaves)
@@ -128,7 +129,7 @@ def test_gradients(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_state_travels(name: str) -> None:
+def test_state_travels(name):
     x, y = tokens(3, 4), tokens(3, 4, seed=1)
     source = attention.feature_map(name, 4, 6, seed=1, **DOUBLE)
     target = attention.feature_map(name, 4, 6, seed=2, **DOUBLE)
@@ -139,7 +140,7 @@ def test_state_travels(name: str) -> None:
         assert torch.equal(kernel_matrix(same, x, y), expected)
     single = kernel_matrix(source.float(), x.float(), y.float())
     assert single.dtype == torch.float32
-    torch.testing.assert_close(single.double(), expected, rtol=1e-4, atol=1e-5)
+    assert_close(single.double(), expected, rtol=1e-4, atol=1e-5)
 
 
 COMPILED = ("angular_hybrid", "clustered_hybrid", "gerf", "harmonic", "poisson_plus", "positive")
@@ -147,10 +148,9 @@ COMPILED = ("angular_hybrid", "clustered_hybrid", "gerf", "harmonic", "poisson_p
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=[] if n in COMPILED else pytest.mark.slow) for n in NAMES],
+    "name", [pytest.param(n, marks=[] if n in COMPILED else pytest.mark.slow) for n in NAMES]
 )
-def test_compiles_to_one_graph(name: str) -> None:
+def test_compiles_to_one_graph(name):
     # Each map is one more recompilation of the same code, and eight are the limit.
     torch._dynamo.reset()
     fm, x, y, values = attention_case(name, 9, 9)
@@ -159,11 +159,11 @@ def test_compiles_to_one_graph(name: str) -> None:
         return fm.attend(x, y, values), fm.token_scores(x, y)
 
     compiled = torch.compile(both, backend="eager", fullgraph=True)
-    torch.testing.assert_close(compiled(x, y, values), both(x, y, values))
+    assert_close(compiled(x, y, values), both(x, y, values))
 
 
 @pytest.mark.parametrize("name", RANDOM)
-def test_redraw_only_when_asked(name: str) -> None:
+def test_redraw_only_when_asked(name):
     x, y = tokens(3, 4), tokens(3, 4, seed=1)
     before = torch.random.get_rng_state()
     fm = attention.feature_map(name, 4, 6, seed=1, **DOUBLE)
@@ -181,7 +181,7 @@ def test_redraw_only_when_asked(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_errors_name_the_argument(name: str) -> None:
+def test_errors_name_the_argument(name):
     fm = attention.feature_map(name, 4, 6)
     rejects(r"last dimension 4, got shape \(2, 3\)", fm.queries, torch.zeros(2, 3))
     rejects(r"dtype torch.float32, got torch.float64", fm.token_scores, tokens(2, 4), tokens(2, 4))
@@ -194,7 +194,7 @@ def test_errors_name_the_argument(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SPELLED_OUT)
-def test_a_class_tells_every_option_and_refuses_a_misspelled_one(name: str) -> None:
+def test_a_class_tells_every_option_and_refuses_a_misspelled_one(name):
     """Also those that it passes on to its base, under its own name."""
     made = type(attention.feature_map(name, 4, 6))
     told = inspect.signature(made).parameters
@@ -209,20 +209,20 @@ def test_a_class_tells_every_option_and_refuses_a_misspelled_one(name: str) -> N
 
 
 @pytest.mark.parametrize("name", RANDOM)
-def test_explicit_projections_are_not_redrawn(name: str) -> None:
+def test_explicit_projections_are_not_redrawn(name):
     explicit = attention.feature_map(name, 4, 6, projection=torch.zeros(6, 4))
     rejects(r"redraw needs .* by name", explicit.redraw, torch.Generator())
 
 
 @pytest.mark.parametrize("value", [8.0, "8", True])
 @pytest.mark.parametrize("argument", ["dim", "num_features", "heads", "num_lambda_features"])
-def test_counts_are_integers(argument: str, value: object) -> None:
+def test_counts_are_integers(argument, value):
     arguments: dict[str, Any] = {"dim": 4, "num_features": 6, argument: value}
     with pytest.raises(ValueError, match=f"^{argument} must be an integer, got {value!r}$"):
         attention.feature_map("angular_hybrid", **arguments)
 
 
-def test_numpy_integers_count() -> None:
+def test_numpy_integers_count():
     four, six, seed = np.int64(4), np.int32(6), np.uint8(3)
     fm = attention.feature_map("positive", four, six, heads=np.int64(2), seed=seed)
     assert type(fm.dim) is type(fm.num_features) is type(fm.heads) is int
@@ -249,7 +249,7 @@ def test_numpy_integers_count() -> None:
         ({"dtype": torch.complex64}, "dtype must be a floating-point .*, got torch.complex64"),
     ],
 )
-def test_arguments_of_the_wrong_type(arguments: dict[str, Any], message: str) -> None:
+def test_arguments_of_the_wrong_type(arguments, message):
     for build in (partial(attention.feature_map, "positive"), PositiveFeatures):
         if arguments.get("projection", "") is None and build is PositiveFeatures:
             continue
@@ -273,7 +273,7 @@ def test_arguments_of_the_wrong_type(arguments: dict[str, Any], message: str) ->
         ("geometric", {"p": {}}, "p must be made of real numbers, got {}"),
     ],
 )
-def test_parameters_of_the_wrong_type(name: str, options: dict[str, Any], message: str) -> None:
+def test_parameters_of_the_wrong_type(name, options, message):
     rejects(message, attention.feature_map, name, 4, 6, **options)
 
 
@@ -287,9 +287,7 @@ def test_parameters_of_the_wrong_type(name: str, options: dict[str, Any], messag
         ("poisson", "lam", [0.3, 0.7], 2),
     ],
 )
-def test_lists_are_taken_as_tensors(
-    name: str, option: str, numbers: list[complex], heads: int | None
-) -> None:
+def test_lists_are_taken_as_tensors(name, option, numbers, heads):
     x = tokens(2, 3, 4).abs()
     wide = torch.complex128 if any(isinstance(n, complex) for n in numbers) else torch.float64
     results = [
@@ -300,7 +298,7 @@ def test_lists_are_taken_as_tensors(
     assert torch.equal(results[0], results[2])
 
 
-def test_projections_are_taken_from_lists_and_arrays() -> None:
+def test_projections_are_taken_from_lists_and_arrays():
     rows = [[0.5, -0.25], [1.0, 2.0], [0.0, 1.5]]
     listed = attention.feature_map("positive", 2, 3, projection=rows)
     assert torch.equal(listed.omega, torch.tensor(rows))
@@ -318,7 +316,7 @@ def test_projections_are_taken_from_lists_and_arrays() -> None:
 
 @pytest.mark.parametrize("name", ["positive", "angular_hybrid", "clustered_hybrid"])
 @pytest.mark.parametrize("given", [0, None])
-def test_redraw_needs_a_generator(name: str, given: object) -> None:
+def test_redraw_needs_a_generator(name, given):
     """None would be PyTorch's global one."""
     with pytest.raises(ValueError, match=rf"^generator must be a torch.Generator.*, got {given}$"):
         attention.feature_map(name, 4, 6).redraw(given)  # type: ignore[arg-type]
@@ -331,7 +329,7 @@ def test_redraw_needs_a_generator(name: str, given: object) -> None:
         ("clustered_hybrid", {"query_centers": [[1.0, 1.0]], "key_centers": [[1.0, 2.0]]}),
     ],
 )
-def test_numbers_are_taken_from_lists(name: str, options: dict[str, list[float]]) -> None:
+def test_numbers_are_taken_from_lists(name, options):
     """As a tensor of them would be; words are refused by the argument's name."""
     listed = attention.feature_map(name, 2, 3, **options)
     given = {argument: torch.tensor(value) for argument, value in options.items()}
@@ -345,7 +343,7 @@ def test_numbers_are_taken_from_lists(name: str, options: dict[str, list[float]]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_maps_follow_the_default_device(name: str) -> None:
+def test_maps_follow_the_default_device(name):
     """On the meta device, where nothing can be computed or asked."""
     with torch.device("meta"):
         maps = [attention.feature_map(name, 4, 6, heads=2)]
@@ -369,7 +367,7 @@ class Scores(torch.nn.Module):
         return self.fm.token_scores(x, y)
 
 
-def test_token_scores_export_with_any_number_of_tokens() -> None:
+def test_token_scores_export_with_any_number_of_tokens():
     """m = 256 cuts 512 tokens into blocks, whose number no exported graph could know."""
     fm = attention.feature_map("positive", 4, 256, **DOUBLE)
     length = torch.export.Dim("length", min=2, max=4096)
@@ -380,4 +378,4 @@ def test_token_scores_export_with_any_number_of_tokens() -> None:
     ).module()
     for count in (7, 512, 700):
         x, y = tokens(count, 4), tokens(count, 4, seed=1)
-        torch.testing.assert_close(exported(x, y), fm.token_scores(x, y))
+        assert_close(exported(x, y), fm.token_scores(x, y))

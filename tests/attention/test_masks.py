@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.testing import assert_close
 
 import attention
 from attention import ExactSoftmax, RandomFeatureAttention, linear_attention
@@ -26,7 +27,7 @@ def modules(name: str, **options: Any) -> tuple[nn.MultiheadAttention, RandomFea
 
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("name", MAPS)
-def test_a_sequence_of_padding_gives_the_bias_alone(name: str, is_causal: bool) -> None:
+def test_a_sequence_of_padding_gives_the_bias_alone(name, is_causal):
     """As nn.MultiheadAttention with need_weights=False; nothing of it reaches a gradient."""
     exact, ours = modules(name)
     x = tokens(3, LENGTH, EMBED).requires_grad_()
@@ -41,19 +42,19 @@ def test_a_sequence_of_padding_gives_the_bias_alone(name: str, is_causal: bool) 
     theirs = exact(x, x, x, key_padding_mask=padding, attn_mask=mask, need_weights=False)[0]
     bias = exact.out_proj.bias.expand(LENGTH, EMBED)
     for result in (output, theirs):
-        torch.testing.assert_close(result[0], bias)
+        assert_close(result[0], bias)
         if is_causal:
-            torch.testing.assert_close(result[1, :2], bias[:2])
+            assert_close(result[1, :2], bias[:2])
     (gradient,) = torch.autograd.grad(output.square().sum(), x)
     assert gradient.isfinite().all()
     assert not gradient[0].any()
     assert gradient[2].any()
-    torch.testing.assert_close(run(x.detach()[2:].expand(3, -1, -1))[2], output[2])
+    assert_close(run(x.detach()[2:].expand(3, -1, -1))[2], output[2])
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("name", [*attention.available(), "softmax"])
-def test_rows_that_see_no_key_are_zeros_everywhere(name: str, is_causal: bool) -> None:
+def test_rows_that_see_no_key_are_zeros_everywhere(name, is_causal):
     x, y, v = (tokens(2, 5, 3, seed=s).abs().requires_grad_() for s in range(3))
     mask = torch.tensor([[False] * 5, [False, True, True, True, True]])
     fm = ExactSoftmax(3) if name == "softmax" else attention.feature_map(name, 3, 4)
@@ -72,7 +73,7 @@ def test_rows_that_see_no_key_are_zeros_everywhere(name: str, is_causal: bool) -
 
 
 @pytest.mark.parametrize("batched", [False, True])
-def test_attn_mask_shapes_are_those_of_pytorch(batched: bool) -> None:
+def test_attn_mask_shapes_are_those_of_pytorch(batched):
     """Each shape is refused by both modules or by neither, and by ours where compiled too."""
     exact, ours = modules("positive")
     x = tokens(2, LENGTH, EMBED) if batched else tokens(LENGTH, EMBED)
@@ -100,7 +101,7 @@ def accepts(module: nn.Module, x: Tensor, mask: Tensor) -> bool:
     return True
 
 
-def test_a_compiled_graph_checks_the_masks_shape() -> None:
+def test_a_compiled_graph_checks_the_masks_shape():
     torch.compiler.reset()
     _, ours = modules("positive")
     x = tokens(2, LENGTH, EMBED)
@@ -110,12 +111,12 @@ def test_a_compiled_graph_checks_the_masks_shape() -> None:
 
     compiled = torch.compile(run, backend="eager")
     later = torch.ones(LENGTH, LENGTH).triu(1).bool()
-    torch.testing.assert_close(compiled(x, later), run(x, later))
+    assert_close(compiled(x, later), run(x, later))
     for shape in ((3, LENGTH, LENGTH), (2, 2, LENGTH, LENGTH)):
         rejects(r"causal mask of shape \(6, 6\), got shape", compiled, x, later.expand(shape))
 
 
-def test_masks_one_a_head() -> None:
+def test_masks_one_a_head():
     _, ours = modules("positive")
     x = tokens(2, LENGTH, EMBED)
     later = torch.ones(LENGTH, LENGTH).triu(1).bool()

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.testing import assert_close
 
 import attention
 from attention import RandomFeatureAttention
@@ -33,7 +34,7 @@ def close(computed: Tensor, expected: Tensor, tolerance: float = 0.1) -> None:
     ("batch_first", "sizes", "bias"),
     pairwise([False, True], [{}, {"kdim": 6, "vdim": 5}], [False, True]),
 )
-def test_converges_to_softmax_attention(bias: bool, sizes: dict, batch_first: bool) -> None:
+def test_converges_to_softmax_attention(bias, sizes, batch_first):
     """With masks, cross-attention of other sizes and weights: all as PyTorch returns them."""
     exact = softmax_module(bias=bias, batch_first=batch_first, **sizes)
     ours = RandomFeatureAttention.from_multihead(exact, "hyperbolic", 16384)
@@ -56,7 +57,7 @@ def test_converges_to_softmax_attention(bias: bool, sizes: dict, batch_first: bo
     assert ours(query, key, value)[1] is None
 
 
-def test_self_attention_causal_and_unbatched() -> None:
+def test_self_attention_causal_and_unbatched():
     exact = softmax_module(batch_first=True)
     ours = RandomFeatureAttention.from_multihead(exact, "hyperbolic", 2048)
     x = tokens(2, 5, EMBED)
@@ -69,10 +70,10 @@ def test_self_attention_causal_and_unbatched() -> None:
     close(output, expected[0])
     assert weights.shape == (5, 5)
     assert torch.equal(weights, weights.tril())
-    torch.testing.assert_close(ours(x, x.clone(), x, is_causal=True)[0][0], output)
+    assert_close(ours(x, x.clone(), x, is_causal=True)[0][0], output)
 
 
-def test_states_travel() -> None:
+def test_states_travel():
     exact = softmax_module()
     ours = RandomFeatureAttention(EMBED, HEADS, seed=1)
     vectors = {k: v.clone() for k, v in ours.feature_map.state_dict().items()}
@@ -99,7 +100,7 @@ def test_states_travel() -> None:
     assert not torch.equal(nested["attention"](x, x, x)[0], ours(x, x, x)[0])
 
 
-def test_initial_values_are_those_of_pytorch() -> None:
+def test_initial_values_are_those_of_pytorch():
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         ours = RandomFeatureAttention(64, 2, kdim=32, vdim=16)
@@ -112,7 +113,7 @@ def test_initial_values_are_those_of_pytorch() -> None:
     assert not ours.out_proj.bias.any()
 
 
-def test_fit_sets_each_heads_parameters() -> None:
+def test_fit_sets_each_heads_parameters():
     ours = RandomFeatureAttention(EMBED, HEADS, "oprf", 4, batch_first=True)
     x, y = tokens(2, 5, EMBED), tokens(2, 6, EMBED, seed=1)
     before = ours(x, y, y)[0]
@@ -121,10 +122,10 @@ def test_fit_sets_each_heads_parameters() -> None:
     q, k, _ = ours.project(x, y, y)
     direct = attention.feature_map("oprf", EMBED // HEADS, 4, heads=HEADS).fit(q, k)
     ours.feature_map.load_state_dict(direct.state_dict())
-    torch.testing.assert_close(ours(x, y, y)[0], ours.fit(x, y)(x, y, y)[0])
+    assert_close(ours(x, y, y)[0], ours.fit(x, y)(x, y, y)[0])
 
 
-def test_encoder_layer_uses_it_in_training_and_in_evaluation() -> None:
+def test_encoder_layer_uses_it_in_training_and_in_evaluation():
     """PyTorch's fast path would compute softmax from the weights, without calling forward."""
     layer = nn.TransformerEncoderLayer(EMBED, HEADS, 16, dropout=0.0, batch_first=True)
     ours = RandomFeatureAttention.from_multihead(layer.self_attn, num_features=2, seed=5)
@@ -138,7 +139,7 @@ def test_encoder_layer_uses_it_in_training_and_in_evaluation() -> None:
         training = layer.train()(x, **options)
         with torch.no_grad():
             evaluation = layer.eval()(x, **options)
-        torch.testing.assert_close(training, evaluation)
+        assert_close(training, evaluation)
         ours.redraw(torch.Generator().manual_seed(seed))
         with torch.no_grad():
             assert not torch.allclose(layer(x, **options), evaluation)
@@ -147,7 +148,7 @@ def test_encoder_layer_uses_it_in_training_and_in_evaluation() -> None:
         assert encoder(x, src_key_padding_mask=padding).isfinite().all()
 
 
-def test_decoder_layer_uses_it() -> None:
+def test_decoder_layer_uses_it():
     layer = nn.TransformerDecoderLayer(EMBED, HEADS, 16, dropout=0.0, batch_first=True).eval()
     x, memory = tokens(2, 5, EMBED), tokens(2, 7, EMBED, seed=1)
     mask = nn.Transformer.generate_square_subsequent_mask(5)
@@ -158,7 +159,7 @@ def test_decoder_layer_uses_it() -> None:
     close(layer(x, memory, tgt_mask=mask, tgt_is_causal=True), expected)
 
 
-def test_dropout_takes_out_values() -> None:
+def test_dropout_takes_out_values():
     """Of one head with an identity for values: output entries are 0 or twice the undropped."""
     ours = RandomFeatureAttention(4, 1, "positive", 16, dropout=0.5, bias=False)
     with torch.no_grad():
@@ -173,7 +174,7 @@ def test_dropout_takes_out_values() -> None:
         ratios = torch.stack(
             [ours(query, tokens(4, 4, seed=1), value)[0] / plain for _ in range(400)]
         )
-    torch.testing.assert_close(ratios, ratios[:, :1].expand_as(ratios))
+    assert_close(ratios, ratios[:, :1].expand_as(ratios))
     assert set(ratios.round(decimals=4).unique().tolist()) == {0.0, 2.0}
     # Each of the four values falls out on its own; a pattern is missing once in 10^10 tries.
     assert len(ratios[:, 0].round().unique(dim=0)) == 2**4
@@ -183,7 +184,7 @@ def test_dropout_takes_out_values() -> None:
 
 @pytest.mark.parametrize("batch_first", [False, True])
 @pytest.mark.parametrize("name", ["positive", "angular_hybrid"])
-def test_a_prompt_then_steps_equal_the_causal_module(name: str, batch_first: bool) -> None:
+def test_a_prompt_then_steps_equal_the_causal_module(name, batch_first):
     """With padding on the left, as a batch of prompts of several lengths has it."""
     ours = RandomFeatureAttention(EMBED, HEADS, name, 4, kdim=6, vdim=5, batch_first=batch_first)
     inputs = [tokens(3, 90, size, seed=size) for size in (EMBED, 6, 5)]
@@ -196,12 +197,12 @@ def test_a_prompt_then_steps_equal_the_causal_module(name: str, batch_first: boo
         prompt = [t[:, part] if batch_first else t[:, part].transpose(0, 1) for t in inputs]
         output, state = ours.prefill(*prompt, state, padding[:, part])
         output = output if batch_first else output.transpose(0, 1)
-        torch.testing.assert_close(output, expected[:, part], rtol=1e-4, atol=1e-5)
+        assert_close(output, expected[:, part], rtol=1e-4, atol=1e-5)
     for i in range(85, 90):
         output, state = ours.step(*(t[:, i] for t in inputs), state, padding[:, i])
-        torch.testing.assert_close(output, expected[:, i], rtol=1e-4, atol=1e-5)
+        assert_close(output, expected[:, i], rtol=1e-4, atol=1e-5)
     single, state = ours.prefill(*(t[0] for t in inputs), ours.initial_state(1))
-    torch.testing.assert_close(single, expected[0], rtol=1e-4, atol=1e-5)
+    assert_close(single, expected[0], rtol=1e-4, atol=1e-5)
     empty = [t[:, :0] if batch_first else t[:0] for t in whole]
     output, same = ours.prefill(*empty, ours.initial_state(3))
     assert output.shape == (*empty[0].shape[:2], EMBED)
@@ -210,7 +211,7 @@ def test_a_prompt_then_steps_equal_the_causal_module(name: str, batch_first: boo
 
 
 @pytest.mark.parametrize(("backend", "causal"), [("eager", False), ("aot_eager", True)])
-def test_compiles_to_one_graph(backend: str, causal: bool) -> None:
+def test_compiles_to_one_graph(backend, causal):
     torch.compiler.reset()
     ours = RandomFeatureAttention(EMBED, HEADS, batch_first=True)
     x = tokens(3, 5, EMBED)
@@ -220,11 +221,11 @@ def test_compiles_to_one_graph(backend: str, causal: bool) -> None:
         return ours(x, x, x, key_padding_mask=padding, is_causal=causal)[0]
 
     compiled = torch.compile(compute, backend=backend, fullgraph=True)
-    torch.testing.assert_close(compiled(x), compute(x))
+    assert_close(compiled(x), compute(x))
     leaf, other = x.clone().requires_grad_(), x.clone().requires_grad_()
     compiled(leaf).square().sum().backward()
     compute(other).square().sum().backward()
-    torch.testing.assert_close(leaf.grad, other.grad, rtol=1e-4, atol=1e-5)
+    assert_close(leaf.grad, other.grad, rtol=1e-4, atol=1e-5)
 
 
 class Steps(nn.Module):
@@ -236,7 +237,7 @@ class Steps(nn.Module):
         return self.inner.step(token, token, token, state)
 
 
-def test_a_step_exports_with_its_state() -> None:
+def test_a_step_exports_with_its_state():
     """`tests/deploy/test_attention.py` exports the module for any length."""
     ours = RandomFeatureAttention(EMBED, HEADS, batch_first=True).eval()
     x = tokens(2, 6, EMBED)
@@ -245,10 +246,10 @@ def test_a_step_exports_with_its_state() -> None:
     expected = ours(x, x, x, is_causal=True)[0]
     for i in range(6):
         output, state = stepper(x[:, i], state)
-        torch.testing.assert_close(output, expected[:, i], rtol=1e-4, atol=1e-5)
+        assert_close(output, expected[:, i], rtol=1e-4, atol=1e-5)
 
 
-def test_padding_reaches_neither_output_nor_gradient() -> None:
+def test_padding_reaches_neither_output_nor_gradient():
     ours = RandomFeatureAttention(EMBED, HEADS, batch_first=True)
     x, memory = tokens(2, 3, EMBED), tokens(2, 6, EMBED, seed=1)
     padding = (torch.arange(6) >= 4).expand(2, 6)
@@ -257,19 +258,19 @@ def test_padding_reaches_neither_output_nor_gradient() -> None:
     for leaf in ours.parameters():
         leaf.grad = None
     output = ours(x, memory, memory, key_padding_mask=padding)[0]
-    torch.testing.assert_close(output, expected)
+    assert_close(output, expected)
     output.sum().backward()
     assert all(p.grad.isfinite().all() for p in ours.parameters())
 
 
-def test_gradients() -> None:
+def test_gradients():
     ours = RandomFeatureAttention(4, 2, "hyperbolic", 2, dtype=torch.float64)
     leaves = [tokens(3, 4, seed=s, dtype=torch.float64).requires_grad_() for s in range(3)]
     assert torch.autograd.gradcheck(lambda *t: ours(*t, is_causal=True)[0], leaves)
 
 
 @pytest.mark.parametrize("batch_first", [False, True])
-def test_empty_sequences(batch_first: bool) -> None:
+def test_empty_sequences(batch_first):
     ours = RandomFeatureAttention(EMBED, HEADS, batch_first=batch_first)
     shape = (2, 0, EMBED) if batch_first else (0, 2, EMBED)
     empty = torch.zeros(shape, requires_grad=True)
@@ -287,7 +288,7 @@ def test_empty_sequences(batch_first: bool) -> None:
     assert ours(empty[:0], empty[:0], empty[:0])[0].shape == (0, *shape[1:])
 
 
-def test_masks_that_stand_for_others() -> None:
+def test_masks_that_stand_for_others():
     """Finite numbers for -inf, and masks that mask nothing."""
     ours = RandomFeatureAttention(EMBED, HEADS, "positive", batch_first=True)
     x = tokens(2, 5, EMBED)
@@ -308,7 +309,7 @@ def test_masks_that_stand_for_others() -> None:
     assert torch.equal(ours(x[:, :3], x, x, attn_mask=torch.zeros(3, 5))[0], other)
 
 
-def test_conversion_keeps_what_is_frozen_and_goes_back() -> None:
+def test_conversion_keeps_what_is_frozen_and_goes_back():
     exact = softmax_module()
     exact.in_proj_weight.requires_grad_(False)
     exact.out_proj.bias.requires_grad_(False)
@@ -323,7 +324,7 @@ def test_conversion_keeps_what_is_frozen_and_goes_back() -> None:
         assert torch.equal(parameter, exact.get_parameter(name))
 
 
-def test_errors() -> None:
+def test_errors():
     for options, message in (
         ({"embed_dim": 0}, "embed_dim must be at least 1, got 0"),
         ({"num_heads": 3}, "embed_dim must be a multiple of num_heads=3, got 8"),
@@ -389,7 +390,7 @@ def test_errors() -> None:
     assert "embed_dim=8, num_heads=2" in repr(ours)
 
 
-def test_qk_length_scales_queries_and_keys() -> None:
+def test_qk_length_scales_queries_and_keys():
     """To one length, whatever they were, in `forward`, `step` and `fit` alike."""
     exact = softmax_module(batch_first=True)
     module = RandomFeatureAttention.from_multihead(exact, "hyperbolic", 4096, qk_length=0.5)
@@ -398,15 +399,15 @@ def test_qk_length_scales_queries_and_keys() -> None:
     query, key, value = module.project(x, x, x)
     for projected, unscaled in zip((query, key), plain.project(x, x, x)[:2], strict=True):
         expected = 0.5 * nn.functional.normalize(unscaled, dim=-1)
-        torch.testing.assert_close(projected, expected)
+        assert_close(projected, expected)
     expected = nn.functional.scaled_dot_product_attention(query, key, value, scale=1.0)
     close(module(x, x, x)[0], exact.out_proj(expected.transpose(1, 2).flatten(-2)), 0.02)
-    torch.testing.assert_close(module(9 * x, x, x)[0], module(x, x, x)[0], rtol=0.1, atol=0.1)
+    assert_close(module(9 * x, x, x)[0], module(x, x, x)[0], rtol=0.1, atol=0.1)
     causal = module(x, x, x, is_causal=True)[0]
     state = module.initial_state(2)
     for i in range(5):
         output, state = module.step(x[:, i], x[:, i], x[:, i], state)
-        torch.testing.assert_close(output, causal[:, i], rtol=1e-4, atol=1e-5)
+        assert_close(output, causal[:, i], rtol=1e-4, atol=1e-5)
     zeros = torch.zeros(2, 5, EMBED, requires_grad=True)
     module(zeros, zeros, zeros)[0].sum().backward()
     assert zeros.grad is not None
@@ -415,7 +416,7 @@ def test_qk_length_scales_queries_and_keys() -> None:
 
 @pytest.mark.parametrize("name", ["positive", "softmax"])
 @pytest.mark.parametrize("length", [1.0, 8.0])
-def test_qk_length_leaves_a_zero_token_as_it_is(length: float, name: str) -> None:
+def test_qk_length_leaves_a_zero_token_as_it_is(length, name):
     """Padding has no direction: no NaN, and no gradient that would drown all others."""
     module = RandomFeatureAttention(EMBED, HEADS, name, 16, qk_length=length, batch_first=True)
     x = tokens(1, 4, EMBED)
@@ -428,7 +429,7 @@ def test_qk_length_leaves_a_zero_token_as_it_is(length: float, name: str) -> Non
     assert 0 < module.in_proj_bias.grad.abs().max() < 1e4
 
 
-def test_exact_attention_by_name_is_pytorchs() -> None:
+def test_exact_attention_by_name_is_pytorchs():
     exact = softmax_module(batch_first=True)
     ours = RandomFeatureAttention.from_multihead(exact, "softmax")
     x = tokens(2, 5, EMBED)
@@ -438,9 +439,9 @@ def test_exact_attention_by_name_is_pytorchs() -> None:
         expected = exact(x, x, x, need_weights=True, average_attn_weights=False, **options)
         computed = ours(x, x, x, need_weights=True, average_attn_weights=False, **options)
         for theirs, own in zip(expected, computed, strict=True):
-            torch.testing.assert_close(own, theirs)
+            assert_close(own, theirs)
     causal = ours(x, x, x, is_causal=True)[0]
-    torch.testing.assert_close(causal[:, 0], ours(x[:, :1], x[:, :1], x[:, :1])[0][:, 0])
+    assert_close(causal[:, 0], ours(x[:, :1], x[:, :1], x[:, :1])[0][:, 0])
     assert set(ours.state_dict()) == set(exact.state_dict())
     rejects("feature_map must have random features for step, got softmax", ours.initial_state, 2)
     with pytest.raises(ValueError, match="feature_map softmax takes no options, got base"):

@@ -2,26 +2,27 @@
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attention.norms import half_squares, token_norms
 from tests.attention.cases import tokens
 
 
 @pytest.mark.parametrize("dim", [3, 16, 40])
-def test_lengths_without_gradients(dim: int) -> None:
+def test_lengths_without_gradients(dim):
     """In one pass from some d on; zero tokens, rows with gaps and huge tokens too."""
     x = tokens(2, 7, dim, dtype=torch.float64)
     x[0, 0], x[1, 2] = 0, 1e150
     for given in (x, x.mT.contiguous().mT):
         squares, norms = half_squares(given), token_norms(given)
         with torch.no_grad():
-            torch.testing.assert_close(half_squares(given), squares)
-            torch.testing.assert_close(token_norms(given), norms)
-        torch.testing.assert_close(squares.squeeze(-1), 0.5 * x.square().sum(-1))
+            assert_close(half_squares(given), squares)
+            assert_close(token_norms(given), norms)
+        assert_close(squares.squeeze(-1), 0.5 * x.square().sum(-1))
         assert norms.min() > 0
 
 
-def test_second_derivatives_at_a_zero_token_are_numbers() -> None:
+def test_second_derivatives_at_a_zero_token_are_numbers():
     x = torch.zeros(1, 16, dtype=torch.float64, requires_grad=True)
     (gradient,) = torch.autograd.grad(token_norms(x).sum(), x, create_graph=True)
     (second,) = torch.autograd.grad(gradient.sum(), x)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 import attention
 from attention.projections import (
@@ -30,7 +31,7 @@ SIMPLEX = ("fast_simplex", "simplex", "simplex_plus")
 
 @pytest.mark.parametrize("d", [3, 4])
 @pytest.mark.parametrize("name", ALL)
-def test_rows_have_mean_zero_and_unit_covariance(name: str, d: int) -> None:
+def test_rows_have_mean_zero_and_unit_covariance(name, d):
     w = blocks(name, 4000, d, seed=1)
     assert z_score(w, 0.0).abs().max() < 4
     products = (w.unsqueeze(-1) * w.unsqueeze(-2)).flatten(-2)
@@ -39,7 +40,7 @@ def test_rows_have_mean_zero_and_unit_covariance(name: str, d: int) -> None:
 
 @pytest.mark.parametrize("d", [2, 3])
 @pytest.mark.parametrize("name", EXACT)
-def test_rows_are_normal(name: str, d: int) -> None:
+def test_rows_are_normal(name, d):
     """Lengths have the moments of chi_d, and exponentials the mean exp(|v|^2/2), row by row."""
     w = blocks(name, 4000, d, seed=2)
     square = w.square().sum(-1)
@@ -52,7 +53,7 @@ def test_rows_are_normal(name: str, d: int) -> None:
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_later_blocks_are_normal_and_cut(name: str) -> None:
+def test_later_blocks_are_normal_and_cut(name):
     """The row left over in the second block has the same distribution."""
     w = draw(name, 4, 3, seed=3, heads=150)[:, 3]
     assert w.shape == (150, 3)
@@ -61,7 +62,7 @@ def test_later_blocks_are_normal_and_cut(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name != "halton"])
-def test_blocks_are_independent(name: str) -> None:
+def test_blocks_are_independent(name):
     d = 4
     w = blocks(name, 8000, d, seed=4)
     first, second = w[::2], w[1::2]
@@ -71,7 +72,7 @@ def test_blocks_are_independent(name: str) -> None:
     assert z_score(products.square(), float(d)).abs().max() < 4
 
 
-def test_orthogonal_within_blocks() -> None:
+def test_orthogonal_within_blocks():
     w = draw("orthogonal", 10, 4)
     assert w.shape == (10, 4)
     for block in (w[:4], w[4:8], w[8:]):
@@ -79,30 +80,28 @@ def test_orthogonal_within_blocks() -> None:
 
 
 @pytest.mark.parametrize("d", [2, 3, 16])
-def test_simplex_matrix(d: int) -> None:
+def test_simplex_matrix(d):
     s = simplex_matrix(d)
     gram = torch.full((d, d), -1 / (d - 1), dtype=torch.float64).fill_diagonal_(1)
-    torch.testing.assert_close(s @ s.T, gram, rtol=0, atol=1e-14)
+    assert_close(s @ s.T, gram, rtol=0, atol=1e-14)
     assert (s[:, -1] == 0).all()
     first = (math.sqrt(d / (d - 1)) - (math.sqrt(d) + 1) / (d - 1) ** 1.5, 1 / math.sqrt(d - 1))
     assert (s[0, 0].item(), s[-1, 0].item()) == pytest.approx(first, abs=1e-14)
     assert simplex_matrix(d, torch.float32).dtype == torch.float32
 
 
-def test_simplex_product_is_the_matrix() -> None:
+def test_simplex_product_is_the_matrix():
     x = torch.randn(2, 5, 7, generator=seeded(0), dtype=torch.float64, requires_grad=True)
-    torch.testing.assert_close(simplex_product(x), x @ simplex_matrix(7).T, rtol=1e-12, atol=1e-14)
+    assert_close(simplex_product(x), x @ simplex_matrix(7).T, rtol=1e-12, atol=1e-14)
     assert torch.autograd.gradcheck(simplex_product, (x,))
 
 
 @pytest.mark.parametrize("d", [2, 3, 8])
-def test_simplex_angles(d: int) -> None:
+def test_simplex_angles(d):
     w = draw("simplex", 2 * d + max(2, d - 1), d)
     for block in w.split(d):
         angles = cosines(block)
-        torch.testing.assert_close(
-            angles, torch.full_like(angles, -1 / (d - 1)), rtol=0, atol=1e-12
-        )
+        assert_close(angles, torch.full_like(angles, -1 / (d - 1)), rtol=0, atol=1e-12)
 
 
 def misalignment(block: Tensor) -> Tensor:
@@ -125,33 +124,29 @@ def least_energy(lengths: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(("m", "d"), [(16, 16), (40, 16), (8, 8), (12, 2)])
-def test_simplex_plus_rows_are_opposite_to_the_others(m: int, d: int) -> None:
+def test_simplex_plus_rows_are_opposite_to_the_others(m, d):
     for block in draw("simplex_plus", m, d, seed=5).split(d):
         if d > 2:
             assert misalignment(block).max() < 1e-8
-        torch.testing.assert_close(
-            energy(block), least_energy(block.norm(dim=-1)), rtol=1e-9, atol=0
-        )
+        assert_close(energy(block), least_energy(block.norm(dim=-1)), rtol=1e-9, atol=0)
 
 
-def test_simplex_plus_last_blocks_of_two_and_one() -> None:
+def test_simplex_plus_last_blocks_of_two_and_one():
     w = draw("simplex_plus", 2 * 5 + 2, 5)
-    torch.testing.assert_close(
-        cosines(w[10:]), -torch.ones(2, dtype=torch.float64), rtol=0, atol=1e-12
-    )
+    assert_close(cosines(w[10:]), -torch.ones(2, dtype=torch.float64), rtol=0, atol=1e-12)
     assert draw("simplex_plus", 6, 5).shape == (6, 5)
     assert draw("simplex_plus", 1, 5).norm() > 0
 
 
-def test_arrange_reaches_the_minimum_and_keeps_lengths() -> None:
+def test_arrange_reaches_the_minimum_and_keeps_lengths():
     """The first block has a length above the sum of the others, and keeps a resultant."""
     lengths = torch.tensor([[4.0, 1.0, 0.5, 0.5], [1.0, 1.2, 0.9, 2.0]], dtype=torch.float64)
     arranged = arrange(lengths.unsqueeze(-1) * simplex_matrix(4))
-    torch.testing.assert_close(arranged.norm(dim=-1), lengths, rtol=1e-12, atol=0)
-    torch.testing.assert_close(energy(arranged), least_energy(lengths), rtol=1e-9, atol=0)
+    assert_close(arranged.norm(dim=-1), lengths, rtol=1e-12, atol=0)
+    assert_close(energy(arranged), least_energy(lengths), rtol=1e-9, atol=0)
 
 
-def test_arrange_leaves_a_vector_whose_others_cancel() -> None:
+def test_arrange_leaves_a_vector_whose_others_cancel():
     balanced = torch.tensor([[[0.0, 1.0], [2.0, 0.0], [-2.0, 0.0]]], dtype=torch.float64)
     assert torch.equal(arrange(balanced[:, :1]), balanced[:, :1])
     assert torch.equal(arrange(balanced, max_sweeps=1)[:, 0], balanced[:, 0])
@@ -159,7 +154,7 @@ def test_arrange_leaves_a_vector_whose_others_cancel() -> None:
 
 
 @pytest.mark.parametrize(("base", "m"), [(2, 8), (3, 9), (5, 5), (7, 49)])
-def test_scrambled_radical_inverse_keeps_strata(base: int, m: int) -> None:
+def test_scrambled_radical_inverse_keeps_strata(base, m):
     """The first p^k points have one each in the p^k equal intervals, in an order that varies."""
     draws = torch.stack([scrambled_radical_inverse(m, base, seeded(s)) for s in range(5)])
     strata = (draws * m).long()
@@ -175,17 +170,17 @@ def test_scrambled_radical_inverse_keeps_strata(base: int, m: int) -> None:
     assert z_score(within.square(), 1 / 3).abs() < 4
 
 
-def test_halton_is_finite_at_the_ends_of_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_halton_is_finite_at_the_ends_of_the_interval(monkeypatch):
     ends = torch.tensor([0.0, 1.0], dtype=torch.float64)
     monkeypatch.setattr(
         "attention.projections.halton.scrambled_radical_inverse", lambda m, base, generator: ends
     )
     w = draw("halton", 2, 1)
-    torch.testing.assert_close(w[0], -w[1])
+    assert_close(w[0], -w[1])
     assert 8 < w[1] < 8.5
 
 
-def test_halton_beats_iid_in_two_dimensions() -> None:
+def test_halton_beats_iid_in_two_dimensions():
     v = torch.tensor([0.6, -0.5], dtype=torch.float64)
     exact = math.exp(v.square().sum().item() / 2)
     error = {}
@@ -195,7 +190,7 @@ def test_halton_beats_iid_in_two_dimensions() -> None:
     assert error["halton"] < error["iid"] / 8
 
 
-def test_halton_points_do_not_clump_in_high_dimension() -> None:
+def test_halton_points_do_not_clump_in_high_dimension():
     """Unscrambled, 16 points in the 64th prime, 311, would all lie within 1/20."""
     uniform = torch.special.ndtr(draw("halton", 16, 64, seed=12))
     spread = uniform.amax(0) - uniform.amin(0)
@@ -238,17 +233,17 @@ def check_order(count: int) -> None:
     assert mean["iid"] > mean["orthogonal"] > mean["simplex"] > mean["simplex_plus"]
 
 
-def test_order_of_errors() -> None:
+def test_order_of_errors():
     check_order(6000)
 
 
 @pytest.mark.slow
-def test_order_of_errors_at_length() -> None:
+def test_order_of_errors_at_length():
     check_order(100_000)
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_seed_decides(name: str) -> None:
+def test_seed_decides(name):
     def cast(seed: int, dtype: torch.dtype) -> Tensor:
         return attention.projection(name, 5, 3, seeded(seed), dtype)
 
@@ -263,7 +258,7 @@ def test_seed_decides(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_redraw(name: str) -> None:
+def test_redraw(name):
     fm, other = (
         attention.feature_map("positive", 3, 7, projection=name, seed=seed, dtype=torch.float64)
         for seed in (0, 1)
@@ -277,7 +272,7 @@ def test_redraw(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_heads_are_successive_draws(name: str) -> None:
+def test_heads_are_successive_draws(name):
     generator = seeded(15)
     each = [attention.projection(name, 5, 3, generator, torch.float64) for _ in range(2)]
     together = draw(name, 5, 3, seed=15, heads=2)
@@ -288,7 +283,7 @@ def test_heads_are_successive_draws(name: str) -> None:
     assert torch.equal(resolved, together)
 
 
-def test_explicit_tensors_are_checked_and_copied() -> None:
+def test_explicit_tensors_are_checked_and_copied():
     given = draw("iid", 4, 3, heads=2)
     resolved = resolve_projection("omega", given, 4, 3, heads=2)
     assert torch.equal(resolved, given)
@@ -304,7 +299,7 @@ def test_explicit_tensors_are_checked_and_copied() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(attention.available()) - {"elu", "harmonic"}))
-def test_every_map_takes_a_matrix_for_all_heads(name: str) -> None:
+def test_every_map_takes_a_matrix_for_all_heads(name):
     generator = seeded(16)
     omega = torch.randint(3, (4, 3), generator=generator).float()
     taus = torch.randn(5, 3, generator=generator)
@@ -317,11 +312,11 @@ def test_every_map_takes_a_matrix_for_all_heads(name: str) -> None:
     }
     x = torch.rand(2, 2, 6, 3, generator=generator)
     shared, own = (attention.feature_map(name, 3, 4, heads=2, **given) for given in (alone, each))
-    torch.testing.assert_close(shared.queries(x), own.queries(x), rtol=0, atol=0)
-    torch.testing.assert_close(shared.keys(x), own.keys(x), rtol=0, atol=0)
+    assert_close(shared.queries(x), own.queries(x), rtol=0, atol=0)
+    assert_close(shared.keys(x), own.keys(x), rtol=0, atol=0)
 
 
-def test_a_matrix_for_all_heads_of_the_module() -> None:
+def test_a_matrix_for_all_heads_of_the_module():
     module = attention.RandomFeatureAttention(8, 2, "oprf", 8, projection=torch.ones(8, 4))
     assert module.feature_map.omega.shape == (2, 8, 4)
     unshared = {"projection": torch.ones(16, 4), "shared_projections": False}
@@ -332,7 +327,7 @@ def test_a_matrix_for_all_heads_of_the_module() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_dimension_one(name: str) -> None:
+def test_dimension_one(name):
     if name not in SIMPLEX:
         assert attention.projection(name, 2, 1).shape == (2, 1)
         return
@@ -340,7 +335,7 @@ def test_dimension_one(name: str) -> None:
         attention.projection(name, 2, 1)
 
 
-def test_errors() -> None:
+def test_errors():
     known = ", ".join(ALL)
     rejects(rf"a tensor or one of {known}, got 'sobol'", attention.projection, "sobol", 2, 2)
     rejects("m must be at least 1, got 0", attention.projection, "iid", 0, 2)
@@ -367,12 +362,12 @@ def test_errors() -> None:
         ((["iid"], 2, 2), r"a tensor or one of .*, got \['iid'\]"),
     ],
 )
-def test_arguments_of_the_wrong_type(arguments: tuple[Any, ...], message: str) -> None:
+def test_arguments_of_the_wrong_type(arguments, message):
     rejects(message, attention.projection, *arguments)
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_draws_are_moved_to_the_default_device(name: str) -> None:
+def test_draws_are_moved_to_the_default_device(name):
     with torch.device("meta"):
         assert attention.projection(name, 5, 3).is_meta
         drawn = attention.projection(name, 5, 3, seeded(1), torch.float64, "cpu")

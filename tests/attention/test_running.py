@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attention import RandomFeatureAttention
 from attention.running import running_max
@@ -41,4 +42,4 @@ def test_a_traced_module_attends_alike(causal):
         traced = torch.jit.trace(module, (torch.randn(2, 5, 8), padding), check_trace=False)
     x = torch.randn(2, 5, 8)
     for found, wanted in zip(traced(x, padding.flip(0)), module(x, padding.flip(0)), strict=True):
-        torch.testing.assert_close(found, wanted)
+        assert_close(found, wanted)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import attention
@@ -24,23 +25,21 @@ def tokens(*shape: int, seed: int = 0) -> Tensor:
     ("kernel", "name", "lengths"),
     pairwise(["softmax", "gaussian"], attention.available(), [(6, 6), (1, 9), (700, 20)]),
 )
-def test_scores_are_column_sums(name: str, kernel: str, lengths: tuple[int, int]) -> None:
+def test_scores_are_column_sums(name, kernel, lengths):
     x, y = tokens(2, lengths[0], 5), tokens(2, lengths[1], 5, seed=1)
     fm = attention.feature_map(name, 5, 100, kernel=kernel, dtype=torch.float64)
     phi_q, phi_k = fm.queries(x), fm.keys(y)
     expected = (phi_q @ phi_k.mT).sum(-2)
-    torch.testing.assert_close(fm.token_scores(x, y), expected, rtol=1e-11, atol=1e-11)
-    torch.testing.assert_close(
-        attention.token_scores(phi_q, phi_k), expected, rtol=1e-11, atol=1e-11
-    )
+    assert_close(fm.token_scores(x, y), expected, rtol=1e-11, atol=1e-11)
+    assert_close(attention.token_scores(phi_q, phi_k), expected, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", attention.available())
-def test_leading_dimensions_broadcast(name: str) -> None:
+def test_leading_dimensions_broadcast(name):
     x, y = 0.5 * tokens(2, 6, 5), 0.5 * tokens(4, 5, seed=1)
     fm = attention.feature_map(name, 5, 8, dtype=torch.float64)
-    torch.testing.assert_close(fm.token_scores(x, y), fm.token_scores(x, y.expand(2, 4, 5)))
-    torch.testing.assert_close(fm.token_scores(y, x), fm.token_scores(y.expand(2, 4, 5), x))
+    assert_close(fm.token_scores(x, y), fm.token_scores(x, y.expand(2, 4, 5)))
+    assert_close(fm.token_scores(y, x), fm.token_scores(y.expand(2, 4, 5), x))
 
 
 @pytest.mark.parametrize(
@@ -52,9 +51,7 @@ def test_leading_dimensions_broadcast(name: str) -> None:
         ["angular_hybrid", "gaussian_hybrid"],
     ),
 )
-def test_hybrids_are_the_same_without_gradients(
-    name: str, base: tuple[str, str], shared: bool, heads: int | None
-) -> None:
+def test_hybrids_are_the_same_without_gradients(name, base, shared, heads):
     """To the bit: features are then written where they stay, and not joined."""
     x, y = tokens(2, 6, 5), tokens(2, 8, 5, seed=1)
     options = {"base": base, "shared_projections": shared, "heads": heads, "num_lambda_features": 3}
@@ -67,44 +64,44 @@ def test_hybrids_are_the_same_without_gradients(
 
 
 @pytest.mark.parametrize("length", [7, 900])
-def test_exact_scores(length: int) -> None:
+def test_exact_scores(length):
     x, y = tokens(2, length, 5), tokens(2, length, 5, seed=1)
     expected = (x @ y.mT).exp().sum(-2)
-    torch.testing.assert_close(attention.softmax_token_scores(x, y), expected)
-    torch.testing.assert_close(attention.ExactSoftmax(5).token_scores(x, y), expected)
+    assert_close(attention.softmax_token_scores(x, y), expected)
+    assert_close(attention.ExactSoftmax(5).token_scores(x, y), expected)
 
 
-def test_scores_are_summed_in_full_precision() -> None:
+def test_scores_are_summed_in_full_precision():
     """Sums of 4000 in bfloat16 stand still below the half of their value."""
     x, y = (tokens(4000, 5, seed=seed).float() for seed in (0, 1))
     expected = attention.softmax_token_scores(x, y)
     low = attention.softmax_token_scores(x.bfloat16(), y.bfloat16())
     assert low.dtype == torch.float32
-    torch.testing.assert_close(low, expected, rtol=0.02, atol=0)
+    assert_close(low, expected, rtol=0.02, atol=0)
     fm = attention.feature_map("positive", 5, 16)
     phi_q, phi_k = fm.queries(x), fm.keys(y)
     from_features = attention.token_scores(phi_q, phi_k)
     low = attention.token_scores(phi_q.bfloat16(), phi_k.bfloat16())
     assert low.dtype == torch.float32
-    torch.testing.assert_close(low, from_features, rtol=0.02, atol=0)
+    assert_close(low, from_features, rtol=0.02, atol=0)
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(attention.softmax_token_scores(x, y), expected)
         assert torch.equal(attention.ExactSoftmax(5).token_scores(x, y), expected)
         assert torch.equal(attention.token_scores(phi_q, phi_k), from_features)
 
 
-def test_scores_where_features_of_complex_exponentials_overflow() -> None:
+def test_scores_where_features_of_complex_exponentials_overflow():
     """With |A| = 10 a query's features reach exp(128); their products with keys do not."""
     A = torch.tensor([10j, 0.1 + 0j])
     x, y = torch.tensor([[1.6, 0.01], [1.5, -0.01]]), torch.tensor([[0.01, 1.6], [0.0, 1.5]])
     fm = attention.feature_map("complex_exponential", 2, 16, A=A)
     wide = attention.feature_map("complex_exponential", 2, 16, A=A, dtype=torch.float64)
     expected = wide.token_scores(x.double(), y.double())
-    torch.testing.assert_close(fm.token_scores(x, y).double(), expected, rtol=1e-3, atol=0)
+    assert_close(fm.token_scores(x, y).double(), expected, rtol=1e-3, atol=0)
 
 
 @pytest.mark.parametrize("name", [*attention.available(), "exact"])
-def test_no_square_matrix(name: str) -> None:
+def test_no_square_matrix(name):
     length = 4096
     x, y = (tokens(length, 4, seed=s).float() for s in (0, 1))
     fm: Any = attention.ExactSoftmax(4) if name == "exact" else attention.feature_map(name, 4, 8)
@@ -119,7 +116,7 @@ def test_no_square_matrix(name: str) -> None:
         assert 0 < largest.entries < length**2 / 10
 
 
-def test_components_are_seen_by_a_dispatch_mode() -> None:
+def test_components_are_seen_by_a_dispatch_mode():
     seen: set[tuple[str, str | None]] = set()
 
     class Recorder(TorchDispatchMode):
@@ -143,7 +140,7 @@ def test_components_are_seen_by_a_dispatch_mode() -> None:
     assert attention.current_component() is None
 
 
-def test_errors() -> None:
+def test_errors():
     with pytest.raises(ValueError, match="same last dimension F, got 2 and 3"):
         attention.token_scores(torch.ones(4, 2), torch.ones(4, 3))
     with pytest.raises(ValueError, match="same last dimension d, got 2 and 3"):

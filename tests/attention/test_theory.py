@@ -5,13 +5,14 @@ import math
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 import attention
 from attention import theory
 from attention.theory.error import _CLOSED_FORMS
 
 
-def test_exact_where_the_papers_say() -> None:
+def test_exact_where_the_papers_say():
     x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     zero = torch.zeros(5, dtype=torch.float64)
     assert torch.equal(theory.mse("trig", x, x, 3), zero)
@@ -20,10 +21,10 @@ def test_exact_where_the_papers_say() -> None:
     for y in (x, -x):
         for shared in (True, False):
             error = theory.mse("angular_hybrid", x, y, 3, shared_projections=shared)
-            torch.testing.assert_close(error, zero, rtol=0, atol=1e-12)
+            assert_close(error, zero, rtol=0, atol=1e-12)
 
 
-def test_angle_is_accurate_at_both_ends() -> None:
+def test_angle_is_accurate_at_both_ends():
     x = torch.tensor([1.0, 0.0], dtype=torch.float64)
     for theta in (1e-9, 0.3, math.pi - 1e-9):
         y = 2 * torch.tensor([math.cos(theta), math.sin(theta)], dtype=torch.float64)
@@ -31,7 +32,7 @@ def test_angle_is_accurate_at_both_ends() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])
-def test_lambda_moments_are_binomial(n: int) -> None:
+def test_lambda_moments_are_binomial(n):
     """n L counts the vectors whose signs differ: Binomial(n, theta/pi), summed exactly."""
     for p in (0.0, 0.2, 0.7, 1.0):
         expected = [0.0, 0.0, 0.0]
@@ -44,7 +45,7 @@ def test_lambda_moments_are_binomial(n: int) -> None:
 
 
 @pytest.mark.parametrize("d", [2, 3, 8, 33])
-def test_conformity_against_a_chi_squared_average(d: int) -> None:
+def test_conformity_against_a_chi_squared_average(d):
     """Two orthogonal rows: |w_i + w_j|^2 is chi^2 with 2d degrees, averaged over directions.
 
     E exp((w_i + w_j).z) = E 0F1(; d/2; S v^2/4) with S that chi^2: the terms' moments are exact.
@@ -58,14 +59,14 @@ def test_conformity_against_a_chi_squared_average(d: int) -> None:
         assert computed.item() == pytest.approx(total, rel=1e-13)
 
 
-def test_bandwidth_scales_inputs() -> None:
+def test_bandwidth_scales_inputs():
     x = torch.tensor([0.4, -0.2], dtype=torch.float64)
     wide = theory.mse("trig", x, -x, 4, kernel="gaussian", sigma=2.0)
     assert wide == theory.mse("trig", x / 2, -x / 2, 4, kernel="gaussian")
 
 
 @pytest.mark.parametrize("name", sorted(_CLOSED_FORMS))
-def test_defaults_are_those_of_the_map(name: str) -> None:
+def test_defaults_are_those_of_the_map(name):
     """An error without options is that of the map without options, couplings apart."""
     of_map = inspect.signature(type(attention.feature_map(name, 4, 6))).parameters
     for option, parameter in inspect.signature(_CLOSED_FORMS[name]).parameters.items():

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 from attention import kernels, theory
 
@@ -18,17 +19,17 @@ def on_sphere(theta: Tensor, r: float) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("name", ["angular_hybrid", "hyperbolic", "positive", "trig"])
 @pytest.mark.parametrize("r", LENGTHS)
-def test_curves_are_those_of_pairs(name: str, r: float) -> None:
+def test_curves_are_those_of_pairs(name, r):
     theta = torch.linspace(0.05, 3.1, 7, dtype=torch.float64)
     x, y = on_sphere(theta, r)
     options = {"num_lambda_features": 3} if name == "angular_hybrid" else {}
     expected = theory.mse(name, x, y, 5, **options).sqrt() / kernels.softmax(x, y)
     computed = theory.relative_error(name, theta, r, 5, 3)
-    torch.testing.assert_close(computed, expected, rtol=1e-10, atol=0)
+    assert_close(computed, expected, rtol=1e-10, atol=0)
 
 
 @pytest.mark.parametrize("r", LENGTHS)
-def test_base_maxima(r: float) -> None:
+def test_base_maxima(r):
     """Lemma 3.4: W/sqrt(2m) at angle pi for trig, at 0 for hyperbolic."""
     largest = theory.largest_base_error(r)
     assert largest == pytest.approx(math.exp(2 * r * r) - math.exp(-2 * r * r), rel=1e-12)
@@ -43,7 +44,7 @@ def test_base_maxima(r: float) -> None:
 
 @pytest.mark.parametrize("n", [1, 8, 100])
 @pytest.mark.parametrize("r", LENGTHS)
-def test_angular_maximum(r: float, n: int) -> None:
+def test_angular_maximum(r, n):
     """No angle of a grid exceeds it; the grid comes within its own resolution; m scales it."""
     theta = torch.linspace(0, math.pi, 30001, dtype=torch.float64)
     grid = theory.relative_error("angular_hybrid", theta, r, 16, n).max().item()
@@ -58,9 +59,7 @@ def test_angular_maximum(r: float, n: int) -> None:
 @pytest.mark.parametrize(
     ("n", "r", "exact", "printed"), [(1, 5, 0.1169, 0.1062), (2, 8, 0.0662, 0.0587)]
 )
-def test_the_printed_bound_fails_and_the_corrected_one_holds(
-    n: int, r: float, exact: float, printed: float
-) -> None:
+def test_the_printed_bound_fails_and_the_corrected_one_holds(n, r, exact, printed):
     """In units of W with m = 1: the printed share lacks a factor r."""
     unit = theory.largest_base_error(r)
     maximum = theory.max_relative_error("angular_hybrid", r, 1, n) / unit
@@ -71,7 +70,7 @@ def test_the_printed_bound_fails_and_the_corrected_one_holds(
 
 
 @pytest.mark.parametrize("r", LENGTHS)
-def test_slopes_at_both_ends(r: float) -> None:
+def test_slopes_at_both_ends(r):
     slope = theory.angular_relative_error_slope(r, 16, 4)
     small = 1e-8
     for theta in (small, math.pi - small):
@@ -89,7 +88,7 @@ def least_bound(first: float, power: int, second: float) -> float:
 
 @pytest.mark.parametrize("sigma", [1.0, 0.7])
 @pytest.mark.parametrize("dim", [1, 2, 8])
-def test_uniform_bounds_are_the_least_of_a_covering(dim: int, sigma: float) -> None:
+def test_uniform_bounds_are_the_least_of_a_covering(dim, sigma):
     """Union bound over T balls of radius r, and Markov's inequality for the Lipschitz constant."""
     ell, rows, epsilon = 2.5, 3000, 0.3
     variance = theory.largest_cosine_variance(ell, sigma)
@@ -106,7 +105,7 @@ def test_uniform_bounds_are_the_least_of_a_covering(dim: int, sigma: float) -> N
     assert bound == pytest.approx(expected, rel=1e-8)
 
 
-def test_largest_constants() -> None:
+def test_largest_constants():
     for name, largest, at, limit in (("trig", 66, 64, 64), ("trig_phase", 98, 48, 96)):
         constants = [theory.uniform_constant(name, d) for d in range(1, 400)]
         assert max(constants) == pytest.approx(largest, rel=2e-4)
@@ -115,7 +114,7 @@ def test_largest_constants() -> None:
 
 
 @pytest.mark.parametrize("sigma", [1.0, 2.0])
-def test_largest_variance_over_the_domain(sigma: float) -> None:
+def test_largest_variance_over_the_domain(sigma):
     delta = torch.linspace(0, 1.7, 1001, dtype=torch.float64).unsqueeze(-1)
     zero = torch.zeros_like(delta)
     kernel = kernels.gaussian(delta, zero, sigma)
@@ -125,14 +124,14 @@ def test_largest_variance_over_the_domain(sigma: float) -> None:
 
 
 @pytest.mark.parametrize("sigma", [1.0, 2.0])
-def test_lipschitz_constant_is_the_steepest_slope(sigma: float) -> None:
+def test_lipschitz_constant_is_the_steepest_slope(sigma):
     delta = torch.linspace(0, 8, 80001, dtype=torch.float64).unsqueeze(-1)
     kernel = kernels.gaussian(delta, torch.zeros_like(delta), sigma)
     steepest = (kernel.diff().abs().max() / 1e-4).item()
     assert theory.kernel_lipschitz(sigma) == pytest.approx(steepest, rel=1e-7)
 
 
-def test_expected_largest_projection() -> None:
+def test_expected_largest_projection():
     for d in (1, 2, 3, 64, 500):
         mean = math.sqrt(2) * math.exp(math.lgamma((d + 1) / 2) - math.lgamma(d / 2))
         assert theory.expected_largest_projection(d, 1) == pytest.approx(mean, rel=1e-12)
@@ -145,7 +144,7 @@ def test_expected_largest_projection() -> None:
         assert theory.expected_largest_projection(2, n) == pytest.approx(expected, rel=1e-10)
 
 
-def test_expected_maximum() -> None:
+def test_expected_maximum():
     """By parts; a bandwidth is a unit of length; psi has twice the factor and projections."""
     largest = theory.expected_largest_projection(3, 50)
     expected = 24 * 0.964 * math.sqrt(3) * 2 / 10 * (math.exp(-0.5) + largest)
@@ -172,7 +171,7 @@ def bousquet(terms: int, largest: float, variance: float, mean: float, excess: f
 
 
 @pytest.mark.parametrize("variance", [1.0, 0.4])
-def test_concentration_follows_from_bousquet(variance: float) -> None:
+def test_concentration_follows_from_bousquet(variance):
     """phi: F/2 cosines less the kernel, at most 2; psi: F sums of two cosines, at most 3."""
     rows, mean, epsilon = 400, 0.1, 0.07
     expected = bousquet(rows // 2, 2, variance / 2, mean, epsilon)

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attention import theory
 from tests.attention.quadrature import COMPLEX, REAL, SM, X, Y, complex_estimate, expectation
@@ -19,38 +20,38 @@ MATRICES = {
 
 
 @pytest.mark.parametrize("name", MATRICES)
-def test_complex_exponential_against_quadrature(name: str) -> None:
+def test_complex_exponential_against_quadrature(name):
     A, matrix = MATRICES[name]
     values = complex_estimate(matrix)
-    torch.testing.assert_close(expectation(values), SM, rtol=1e-10, atol=0)
+    assert_close(expectation(values), SM, rtol=1e-10, atol=0)
     error = expectation((values - SM).square())
     for m in (1, 3):
         computed = theory.mse("complex_exponential", X, Y, m, A=A)
-        torch.testing.assert_close(computed, error / m, rtol=1e-9, atol=0)
+        assert_close(computed, error / m, rtol=1e-9, atol=0)
 
 
 @pytest.mark.parametrize("names", list(itertools.combinations(MATRICES, 2)))
-def test_complex_exponentials_at_a_shared_projection(names: tuple[str, str]) -> None:
+def test_complex_exponentials_at_a_shared_projection(names):
     (first, matrix_1), (second, matrix_2) = (MATRICES[name] for name in names)
     moment = expectation(complex_estimate(matrix_1) * complex_estimate(matrix_2))
     computed = theory.complex_exponential_moment(X, Y, first, second)
-    torch.testing.assert_close(computed, moment, rtol=1e-9, atol=0)
+    assert_close(computed, moment, rtol=1e-9, atol=0)
     covariance = theory.complex_exponential_covariance(X, Y, first, second)
-    torch.testing.assert_close(covariance, moment - SM**2, rtol=1e-8, atol=0)
+    assert_close(covariance, moment - SM**2, rtol=1e-8, atol=0)
     scaled = theory.complex_exponential_moment(X, Y, first, second, "gaussian")
     weight = (-(X @ X) - Y @ Y).exp()
-    torch.testing.assert_close(scaled, moment * weight, rtol=1e-9, atol=0)
+    assert_close(scaled, moment * weight, rtol=1e-9, atol=0)
 
 
-def test_multiples_of_the_identity_are_other_maps() -> None:
+def test_multiples_of_the_identity_are_other_maps():
     """I is the positive map, -I too, i I trig: to every digit near their zeros."""
     for y in (Y, X + 1e-6 * Y, -X + 1e-6 * Y):
         for A, name in ((1.0, "positive"), (-1.0, "positive"), (1j, "trig"), (-1j, "trig")):
             computed = theory.mse("complex_exponential", X, y, 5, A=A)
-            torch.testing.assert_close(computed, theory.mse(name, X, y, 5), rtol=1e-9, atol=0)
+            assert_close(computed, theory.mse(name, X, y, 5), rtol=1e-9, atol=0)
 
 
-def test_zero_variance_exactly_where_the_shift_is_zero() -> None:
+def test_zero_variance_exactly_where_the_shift_is_zero():
     inverse = torch.linalg.inv(REAL)
     x = -inverse @ (inverse.mT @ Y)
     assert theory.has_zero_variance(x, Y, REAL, tolerance=1e-12)
@@ -60,22 +61,22 @@ def test_zero_variance_exactly_where_the_shift_is_zero() -> None:
     assert theory.has_zero_variance(-Y, Y, 1.0)
 
 
-def test_loss_is_a_squared_modulus() -> None:
+def test_loss_is_a_squared_modulus():
     u, w = COMPLEX @ X.to(COMPLEX.dtype), torch.linalg.inv(COMPLEX).mT @ Y.to(COMPLEX.dtype)
     expected = (u + w).abs().square().sum()
-    torch.testing.assert_close(theory.center_loss(X, Y, COMPLEX), expected)
+    assert_close(theory.center_loss(X, Y, COMPLEX), expected)
 
 
-def test_optimal_diagonal() -> None:
+def test_optimal_diagonal():
     complex_a = theory.optimal_diagonal(X, Y)
     expected = torch.tensor([1j * math.sqrt(7 / 3), math.sqrt(2 / 5)], dtype=torch.complex128)
-    torch.testing.assert_close(complex_a, expected, rtol=1e-14, atol=0)
+    assert_close(complex_a, expected, rtol=1e-14, atol=0)
     assert theory.center_loss(X, -X.flip(0), theory.optimal_diagonal(X, -X.flip(0))) < 1e-30
     assert theory.center_loss(X, Y, complex_a) < 1e-30
     real = theory.optimal_diagonal(X, Y, complex_a=False)
     assert not real.is_complex()
     least = theory.least_real_loss(X, Y)
-    torch.testing.assert_close(theory.center_loss(X, Y, real), least, rtol=1e-12, atol=0)
+    assert_close(theory.center_loss(X, Y, real), least, rtol=1e-12, atol=0)
     for factor in (0.9, 1.1):
         for k in range(2):
             other = real.clone()
@@ -83,7 +84,7 @@ def test_optimal_diagonal() -> None:
             assert theory.center_loss(X, Y, other) > least + 1e-4
 
 
-def test_coordinates_at_zero_are_held_between_floor_and_cap() -> None:
+def test_coordinates_at_zero_are_held_between_floor_and_cap():
     query = torch.tensor([0.0, 0.5, 0.0, 0.5, 1e-9], dtype=torch.float64)
     key = torch.tensor([0.5, 0.0, 0.0, -0.5, 1.0], dtype=torch.float64)
     assert theory.optimal_diagonal(query, key).tolist() == [1e2, 1e-2, 1.0, 1.0, 100j]

@@ -162,12 +162,12 @@ HYBRIDS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("call", "message"), CASES)
-def test_a_function_names_the_argument(call: Callable[[], Any], message: str) -> None:
+def test_a_function_names_the_argument(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
 
 @pytest.mark.parametrize(("name", "options", "message"), HYBRIDS)
-def test_an_error_names_the_option(name: str, options: dict[str, Any], message: str) -> None:
+def test_an_error_names_the_option(name, options, message):
     with pytest.raises(ValueError, match=message):
         t.mse(name, X, Y, 2, **options)

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 import attention
 from attention import kernels, theory
@@ -25,7 +26,7 @@ def drawn(name: str, rows: int, x: Tensor, y: Tensor, draws: int, seed: int) -> 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_expected_l2_error_of_points(name: str) -> None:
+def test_expected_l2_error_of_points(name):
     """Mean over 2,000 draws of the mean of f^2 over 6 x 4 pairs; |z| > 4 once in 16,000 tries."""
     x, y = points(6, 3, 1, 0.7), points(4, 3, 2, 0.7)
     exact = kernels.gaussian(x.unsqueeze(1), y)
@@ -34,7 +35,7 @@ def test_expected_l2_error_of_points(name: str) -> None:
     z = (errors.mean() - expected) / errors.std() * math.sqrt(len(errors))
     assert abs(z) < 4
     scaled = theory.expected_l2_error(name, 1.7 * x, 1.7 * y, 10, sigma=1.7)
-    torch.testing.assert_close(scaled, expected, rtol=1e-12, atol=0)
+    assert_close(scaled, expected, rtol=1e-12, atol=0)
     for epsilon in (0.3, 1.0, 2.0, 5.0):
         bound = theory.l2_concentration_bound(name, 10, epsilon)
         assert ((errors - expected).abs() >= epsilon).double().mean() <= bound
@@ -42,7 +43,7 @@ def test_expected_l2_error_of_points(name: str) -> None:
 
 @pytest.mark.parametrize("sigma", [1.0, 0.6])
 @pytest.mark.parametrize("name", NAMES)
-def test_expected_l2_error_of_gaussians(name: str, sigma: float) -> None:
+def test_expected_l2_error_of_gaussians(name, sigma):
     """x - y is N(0, 2 spread^2 I): by quadrature over it in one dimension and in two."""
     spread, zero = 0.4, torch.zeros(1, dtype=torch.float64)
     for nodes, weight in ((LINE.unsqueeze(-1), LINE_WEIGHT), (OMEGA, WEIGHT)):
@@ -58,7 +59,7 @@ def test_expected_l2_error_of_gaussians(name: str, sigma: float) -> None:
 
 
 @pytest.mark.parametrize(("name", "change"), [("trig", 16), ("trig_phase", 24)])
-def test_concentration_follows_from_bounded_differences(name: str, change: int) -> None:
+def test_concentration_follows_from_bounded_differences(name, change):
     """McDiarmid: 2 exp(-2 eps^2 / sum c^2); one frequency never changes f^2 by more than c."""
     rows, count = 30, 15 if name == "trig" else 30
     expected = 2 * math.exp(-2 * 1.3**2 / (count * (change / rows) ** 2))
@@ -76,7 +77,7 @@ def gram(name: str, x: Tensor, rows: int, seed: int) -> Tensor:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_ridge_predictions_change_by_less(name: str) -> None:
+def test_ridge_predictions_change_by_less(name):
     """20 points and one to be predicted, of five draws; the last point is not trained on."""
     x, targets, penalty = points(21, 2, 5), points(20, 1, 6).squeeze(-1), 0.3
     exact = kernels.gaussian(x.unsqueeze(1), x)
@@ -93,7 +94,7 @@ def test_ridge_predictions_change_by_less(name: str) -> None:
         assert (prediction(estimate) - prediction(exact)).abs() <= bound
 
 
-def test_the_ridge_bound_is_reached() -> None:
+def test_the_ridge_bound_is_reached():
     """One point, many penalties: h = k t / (1 + penalty), changed by epsilon t / (1 + penalty)."""
     bound = theory.ridge_prediction_bound(0.01, 2.0, 1e4)
     assert bound == pytest.approx(0.01 * 2 / (1 + 1e4), rel=1e-3)
@@ -101,7 +102,7 @@ def test_the_ridge_bound_is_reached() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_svm_outputs_change_by_less(name: str) -> None:
+def test_svm_outputs_change_by_less(name):
     """15 points and one more; features are columns of the kernel matrices' square roots."""
     svm = pytest.importorskip("sklearn.svm")
     x, c = points(16, 2, 7), 2.0
@@ -125,7 +126,7 @@ def test_svm_outputs_change_by_less(name: str) -> None:
     assert 1e-4 < max(reached) <= 1
 
 
-def test_the_svm_bound_is_that_of_cortes_and_others() -> None:
+def test_the_svm_bound_is_that_of_cortes_and_others():
     """sqrt 2 c e^(1/4) (1 + (e/4)^(1/4)) for features of length 1."""
     e = 0.37
     expected = math.sqrt(2) * 1.5 * e**0.25 * (1 + (e / 4) ** 0.25)
@@ -134,7 +135,7 @@ def test_the_svm_bound_is_that_of_cortes_and_others() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_mmd_of_features(name: str) -> None:
+def test_mmd_of_features(name):
     """Squared MMD of two samples over 8,000 draws: no bias (|z| > 4 once in 16,000 tries), and
     no more in the tails than bound."""
     x, y = points(3, 2, 1, 2.0), points(4, 2, 2, 2.0) + 3

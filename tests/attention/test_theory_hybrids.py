@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 from attention import theory
 from attention.theory.hybrid import BASES, base_mse
@@ -58,7 +59,7 @@ ESTIMATES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-def test_gaussian_kernel_is_the_softmax_one_times_a_weight() -> None:
+def test_gaussian_kernel_is_the_softmax_one_times_a_weight():
     weight = (-(X @ X) - Y @ Y).exp()
     for name, options in (
         ("complex_exponential", {"A": COMPLEX}),
@@ -68,18 +69,18 @@ def test_gaussian_kernel_is_the_softmax_one_times_a_weight() -> None:
     ):
         computed = theory.mse(name, X, Y, 3, kernel="gaussian", **options)
         expected = theory.mse(name, X, Y, 3, **options) * weight
-        torch.testing.assert_close(computed, expected, rtol=1e-12, atol=0)
+        assert_close(computed, expected, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("names", list(itertools.product(BASES, repeat=2)))
-def test_covariance_of_bases_against_quadrature(names: tuple[str, str]) -> None:
+def test_covariance_of_bases_against_quadrature(names):
     first, second = (ESTIMATES[name](X, Y) for name in names)
     expected = expectation(first * second) - SM**2
     computed = theory.shared_covariance(*names, X, Y, A=OPRF_A)
-    torch.testing.assert_close(computed, expected, rtol=1e-9, atol=1e-14)
+    assert_close(computed, expected, rtol=1e-9, atol=1e-14)
     if names[0] == names[1]:
         own = base_mse(names[0], X, Y, 4, "iid", A=OPRF_A)
-        torch.testing.assert_close(own, expected / 4, rtol=1e-9, atol=0)
+        assert_close(own, expected / 4, rtol=1e-9, atol=0)
 
 
 def angular_distribution(n: int) -> tuple[Tensor, Tensor]:
@@ -107,7 +108,7 @@ def error_by_definition(
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("base", list(itertools.product(BASES, repeat=2)))
-def test_angular_hybrid_by_definition(base: tuple[str, str], shared: bool) -> None:
+def test_angular_hybrid_by_definition(base, shared):
     """Every pair of bases; independent means of m = 3 have a third of the error."""
     for n in (1, 4):
         values, probabilities = angular_distribution(n)
@@ -117,12 +118,12 @@ def test_angular_hybrid_by_definition(base: tuple[str, str], shared: bool) -> No
             options = {"num_lambda_features": n, "shared_projections": shared, "base": base}
             options |= {"A": OPRF_A}
             computed = theory.mse("angular_hybrid", X, Y, m, **options)
-            torch.testing.assert_close(computed, expected / m, rtol=1e-9, atol=0)
+            assert_close(computed, expected / m, rtol=1e-9, atol=0)
 
 
 @pytest.mark.parametrize("projection", ["orthogonal", "simplex"])
 @pytest.mark.parametrize("one_sided", ["positive", "oprf"])
-def test_coupled_bases_with_projections_of_their_own(projection: str, one_sided: str) -> None:
+def test_coupled_bases_with_projections_of_their_own(projection, one_sided):
     m, n, generator = 5, 3, torch.Generator().manual_seed(0)
     x, y = torch.randn(2, 4, 6, generator=generator, dtype=torch.float64) / 2
     first, second, _ = theory.lambda_moments(theory.angle(x, y), n)
@@ -131,19 +132,19 @@ def test_coupled_bases_with_projections_of_their_own(projection: str, one_sided:
     options = {"projection": projection, "num_lambda_features": n, "shared_projections": False}
     options |= {"base": (one_sided, "trig")}
     computed = theory.mse("angular_hybrid", x, y, m, **options)
-    torch.testing.assert_close(computed, first * own + second * other, rtol=1e-12, atol=0)
+    assert_close(computed, first * own + second * other, rtol=1e-12, atol=0)
     settings = {"projection": (projection, "iid"), "num_lambda_features": n}
     settings |= {"shared_projections": False, "base": (one_sided, "trig")}
     mixed = theory.mse("angular_hybrid", x, y, m, **settings)
     expected = first * own + second * theory.mse("trig", x, y, m)
-    torch.testing.assert_close(mixed, expected, rtol=1e-12, atol=0)
+    assert_close(mixed, expected, rtol=1e-12, atol=0)
     gaussian = theory.mse(
         "gaussian_hybrid", x, y, m, projection=projection, shared_projections=False
     )
     moments = theory.bipolar_moments(x, y, 8)
     own = theory.mse("hyperbolic", x, y, m, projection=projection)
     expected = moments[0] * own + moments[1] * other
-    torch.testing.assert_close(gaussian, expected, rtol=1e-12, atol=0)
+    assert_close(gaussian, expected, rtol=1e-12, atol=0)
 
 
 def bipolar_values(sigma: float, radius: float, features: str) -> Tensor:
@@ -156,19 +157,19 @@ def bipolar_values(sigma: float, radius: float, features: str) -> Tensor:
 
 
 @pytest.mark.parametrize("features", ["trig", "positive"])
-def test_bipolar_coefficient_against_quadrature(features: str) -> None:
+def test_bipolar_coefficient_against_quadrature(features):
     sigma, radius = 0.8, 0.65
     values = bipolar_values(sigma, radius, features)
     mean = (LINE_WEIGHT * values).sum()
     lam = theory.bipolar_coefficient(X, Y, sigma, radius)
-    torch.testing.assert_close(lam, mean, rtol=1e-10, atol=0)
+    assert_close(lam, mean, rtol=1e-10, atol=0)
     variance = (LINE_WEIGHT * (values - mean).square()).sum()
     for n in (1, 4):
         expected = (mean**2 + variance / n, (1 - mean) ** 2 + variance / n)
         computed = theory.bipolar_moments(X, Y, n, sigma, radius, features=features)
-        torch.testing.assert_close(computed[:2], expected, rtol=1e-10, atol=0)
+        assert_close(computed[:2], expected, rtol=1e-10, atol=0)
         mixed = mean * (1 - mean) - variance / n
-        torch.testing.assert_close(computed[2], mixed, rtol=1e-10, atol=0)
+        assert_close(computed[2], mixed, rtol=1e-10, atol=0)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +180,7 @@ def test_bipolar_coefficient_against_quadrature(features: str) -> None:
         [("hyperbolic", "trig"), ("oprf", "trig"), ("positive", "trig")],
     ),
 )
-def test_gaussian_hybrid_by_definition(base: tuple[str, str], features: str, shared: bool) -> None:
+def test_gaussian_hybrid_by_definition(base, features, shared):
     sigma, radius = 0.8, 0.65
     values = bipolar_values(sigma, radius, features)
     first, second = (ESTIMATES[name](X, Y) for name in base)
@@ -188,10 +189,10 @@ def test_gaussian_hybrid_by_definition(base: tuple[str, str], features: str, sha
     options |= {"lambda_features": features, "shared_projections": shared, "base": base}
     options |= {"A": OPRF_A}
     computed = theory.mse("gaussian_hybrid", X, Y, 2, **options)
-    torch.testing.assert_close(computed, expected / 2, rtol=1e-9, atol=0)
+    assert_close(computed, expected / 2, rtol=1e-9, atol=0)
 
 
-def test_defaults_are_of_unit_scale() -> None:
+def test_defaults_are_of_unit_scale():
     given = {"lambda_sigma": 1.0, "radius": 1.0}
     assert theory.bipolar_coefficient(X, Y) == theory.bipolar_coefficient(X, Y, **given)
     assert theory.bipolar_moments(X, Y, 3) == theory.bipolar_moments(X, Y, 3, **given)
@@ -203,7 +204,7 @@ def test_defaults_are_of_unit_scale() -> None:
 
 
 @pytest.mark.parametrize("features", ["trig", "positive"])
-def test_general_gaussian_coefficient_against_quadrature(features: str) -> None:
+def test_general_gaussian_coefficient_against_quadrature(features):
     """Of u = x/c and w = -M y/c."""
     M, c = torch.tensor([[0.2, -1.0], [0.7, 0.4]], dtype=torch.float64), 1.3
     u, w = X / c, -(M @ Y) / c
@@ -212,24 +213,24 @@ def test_general_gaussian_coefficient_against_quadrature(features: str) -> None:
     else:
         values = (OMEGA @ (u + w) - u @ u - w @ w).exp()
     lam = theory.gaussian_coefficient(X, Y, M, c)
-    torch.testing.assert_close(expectation(values), lam, rtol=1e-10, atol=0)
+    assert_close(expectation(values), lam, rtol=1e-10, atol=0)
     assert lam.item() == pytest.approx(math.exp(-((X + M @ Y).square().sum()) / (2 * c**2)))
     for n in (1, 5):
         computed = theory.gaussian_coefficient_variance(X, Y, n, M, c, features=features)
         expected = expectation((values - lam).square()) / n
-        torch.testing.assert_close(computed, expected, rtol=1e-9, atol=0)
+        assert_close(computed, expected, rtol=1e-9, atol=0)
 
 
-def test_orthogonal_coefficient_vectors_of_the_gaussian_hybrid() -> None:
+def test_orthogonal_coefficient_vectors_of_the_gaussian_hybrid():
     x, y = torch.stack((X, Y)), torch.stack((Y, -X))
     rho = theory.bipolar_normaliser(0.5, 1.0)
     spread = theory.mse("trig", x / 2, y / 2, 2, kernel="gaussian", projection="orthogonal")
     lam = theory.bipolar_coefficient(x, y, 0.5, 1.0)
     computed = theory.bipolar_moments(x, y, 2, 0.5, 1.0, lambda_projection="orthogonal")
-    torch.testing.assert_close(computed[0], lam**2 + spread / rho**2, rtol=1e-12, atol=0)
+    assert_close(computed[0], lam**2 + spread / rho**2, rtol=1e-12, atol=0)
 
 
-def test_long_inputs() -> None:
+def test_long_inputs():
     """|x| = 24: the hybrid is exact at angles 0 and pi where the base without weight overflows."""
     x = torch.full((64,), 3.0, dtype=torch.float64)
     for y in (x, -x):
@@ -238,24 +239,24 @@ def test_long_inputs() -> None:
     assert theory.mse("clustered_hybrid", x, x, 8, kernel="gaussian", **options) == 0
     trig = theory.mse("trig", x, 1.01 * x, 8, kernel="gaussian")
     turned = theory.mse("complex_exponential", x, 1.01 * x, 8, kernel="gaussian", A=1j)
-    torch.testing.assert_close(turned, trig, rtol=1e-9, atol=0)
+    assert_close(turned, trig, rtol=1e-9, atol=0)
     assert theory.mse("complex_exponential", x, x, 8, kernel="gaussian", A=1.0) == math.inf
 
 
-def test_weights_and_covariances_of_three_bases() -> None:
+def test_weights_and_covariances_of_three_bases():
     """E (sum_k w_k S_k - 1)^2 by enumeration: two values of the weights, two of the bases."""
     weights = torch.tensor([[0.2, 0.5, 0.3], [-0.4, 0.6, 0.8]], dtype=torch.float64)
     offsets = torch.tensor([[0.3, -0.1, 0.5], [-0.3, 0.1, -0.5]], dtype=torch.float64)
     expected = (weights @ (1 + offsets).mT - 1).square().mean()
     moments = weights.mT @ weights / 2
     covariances = offsets.mT @ offsets / 2
-    torch.testing.assert_close(theory.hybrid_mse(moments, covariances), expected)
+    assert_close(theory.hybrid_mse(moments, covariances), expected)
     batch = theory.hybrid_mse(moments.expand(4, 3, 3), covariances)
-    torch.testing.assert_close(batch, expected.expand(4))
+    assert_close(batch, expected.expand(4))
 
 
 @pytest.mark.parametrize("complex_a", [True, False])
-def test_clustered_error_is_that_of_the_nearest_centres(complex_a: bool) -> None:
+def test_clustered_error_is_that_of_the_nearest_centres(complex_a):
     query_centers = torch.stack((X, -X))
     key_centers = torch.stack((Y, 2 * Y, -Y))
     x = torch.stack((X + 0.05, 0.05 - X)).unsqueeze(1)
@@ -267,14 +268,14 @@ def test_clustered_error_is_that_of_the_nearest_centres(complex_a: bool) -> None
         for j, near in enumerate((2, 0, 1)):
             A = theory.optimal_diagonal(query_centers[i], key_centers[near], complex_a=complex_a)
             expected = theory.mse("complex_exponential", x[i, 0], y[j], 7, A=A)
-            torch.testing.assert_close(computed[i, j], expected)
+            assert_close(computed[i, j], expected)
 
 
 @pytest.mark.parametrize(
     ("features", "default", "complex_a"),
     pairwise(["positive", "trig"], ["hyperbolic", "positive", "trig"], [True, False]),
 )
-def test_gaussian_mixture_against_quadrature(complex_a: bool, default: str, features: str) -> None:
+def test_gaussian_mixture_against_quadrature(complex_a, default, features):
     """Weights and bases at every node of their own shared projection, two pairs of clusters."""
     query_centers, key_centers = torch.stack((X + 0.1, -Y)), Y[None] - 0.05
     t, n, m = 1.4, 2, 3
@@ -301,10 +302,10 @@ def test_gaussian_mixture_against_quadrature(complex_a: bool, default: str, feat
     options |= {"lambda_features": features, "default_base": default}
     computed = theory.mse("clustered_hybrid", X.expand(2, 3, -1), Y, m, **options)
     expected = (moments * covariances).sum().expand(2, 3)
-    torch.testing.assert_close(computed, expected, rtol=1e-9, atol=0)
+    assert_close(computed, expected, rtol=1e-9, atol=0)
 
 
-def test_multiplications() -> None:
+def test_multiplications():
     """Angular, Gaussian, and two coefficients of which the last base takes the rest."""
     m, n, d = 5, 3, 7
     assert theory.hybrid_multiplications(m, n, d) == 4 * m * d + n * d + 4 * m * n
@@ -314,7 +315,7 @@ def test_multiplications() -> None:
     assert three == 6 * m * d + 3 * n * d + m * n * (1 * 3 + 2 * 5)
 
 
-def test_dtype_and_shape_are_kept() -> None:
+def test_dtype_and_shape_are_kept():
     for dtype in (torch.float32, torch.float64):
         x, y = torch.full((3, 1, 2), 0.4, dtype=dtype), torch.full((5, 2), 0.3, dtype=dtype)
         for name, options in (

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 import attention
 from attention import theory
@@ -40,7 +41,7 @@ def gerf_term(omega: Tensor, x: Tensor, y: Tensor, A: complex, s: int) -> Tensor
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize(("A", "s"), [(-0.2, 1), (0.03, -1), (-0.1 + 0.05j, 1), (0.02 + 0.05j, -1)])
-def test_gerf_against_quadrature(A: complex, s: int, kernel: str) -> None:
+def test_gerf_against_quadrature(A, s, kernel):
     """Mean and error in two dimensions on a grid of Gauss-Hermite nodes."""
     x, y = vector(0.3, -0.5), vector(0.7, 0.2)
     nodes, weights = gaussian_nodes(120)
@@ -58,7 +59,7 @@ def test_gerf_against_quadrature(A: complex, s: int, kernel: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_phase_against_quadrature(kernel: str) -> None:
+def test_phase_against_quadrature(kernel):
     """One dimension; the offset's mean by equal steps, exact for a trigonometric polynomial."""
     x, y = vector(0.6), vector(-0.5)
     nodes, weights = gaussian_nodes(120)
@@ -84,7 +85,7 @@ def discrete_moments(x: Tensor, y: Tensor, log_p: Tensor) -> tuple[Tensor, Tenso
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("name", ["poisson", "geometric"])
-def test_discrete_against_direct_sums(name: str, kernel: str) -> None:
+def test_discrete_against_direct_sums(name, kernel):
     x, y = vector(0.4, -0.9, 0.3), vector(0.6, 0.3, 1.1)
     k = torch.arange(150, dtype=torch.float64)
     if name == "poisson":
@@ -106,7 +107,7 @@ def test_discrete_against_direct_sums(name: str, kernel: str) -> None:
 
 @pytest.mark.parametrize("d", [2, 3])
 @pytest.mark.parametrize("cosine", [-1.0, -0.5, 0.0, 0.4, 1.0])
-def test_conformity_at_an_angle_against_its_definition(d: int, cosine: float) -> None:
+def test_conformity_at_an_angle_against_its_definition(d, cosine):
     """E over both lengths of 0F1(; d/2; v^2 |omega_i + omega_j|^2 / 4) (Definition 3.1)."""
     nodes, weights = np.polynomial.legendre.leggauss(160)
     r = torch.tensor((nodes + 1) / 2 * 13)
@@ -125,43 +126,43 @@ def test_conformity_at_an_angle_against_its_definition(d: int, cosine: float) ->
             assert theory.rf_conformity("simplex", vector(v), d).item() == computed
 
 
-def test_conformity_at_the_named_angles() -> None:
+def test_conformity_at_the_named_angles():
     v = vector(0.0, 1e-3, 0.5, 2.0, 5.0)
     for d in (2, 5, 64):
         for name, cosine in (("orthogonal", 0.0), ("simplex", -1 / (d - 1))):
             expected = theory.conformity_at_angle(cosine, v, d)
-            torch.testing.assert_close(theory.rf_conformity(name, v, d), expected, rtol=0, atol=0)
+            assert_close(theory.rf_conformity(name, v, d), expected, rtol=0, atol=0)
         iid, orthogonal, simplex = (
             theory.rf_conformity(name, v, d) for name in ("iid", "orthogonal", "simplex")
         )
-        torch.testing.assert_close(iid, v.square().exp(), rtol=1e-14, atol=0)
+        assert_close(iid, v.square().exp(), rtol=1e-14, atol=0)
         assert iid[0] == orthogonal[0] == simplex[0] == 1
         assert (simplex[1:] < orthogonal[1:]).all()
         assert (orthogonal[2:] < iid[2:]).all()
 
 
-def test_conformity_where_exponentials_overflow() -> None:
+def test_conformity_where_exponentials_overflow():
     """d = 2: 1F1(2; 1; z) = (1 + z) exp(z), far beyond where exp(v^2) overflows."""
     v = vector(20.0, 30.0, 36.0)
     computed = theory.rf_conformity("orthogonal", v, 2).log()
     half = v.square() / 2
-    torch.testing.assert_close(computed, half.log1p() + half, rtol=1e-13, atol=0)
+    assert_close(computed, half.log1p() + half, rtol=1e-13, atol=0)
 
 
 @pytest.mark.parametrize("coupling", ["iid", "orthogonal", "simplex"])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_gerf_contains_positive_and_trig(coupling: str, kernel: str) -> None:
+def test_gerf_contains_positive_and_trig(coupling, kernel):
     generator = torch.Generator().manual_seed(2)
     x, y = torch.randn(2, 6, 4, generator=generator, dtype=torch.float64) / 2
     for name, s in (("positive", 1), ("trig", -1)):
         general = theory.mse("gerf", x, y, 6, kernel=kernel, projection=coupling, A=0, s=s)
         special = theory.mse(name, x, y, 6, kernel=kernel, projection=coupling)
-        torch.testing.assert_close(general, special, rtol=1e-12, atol=0)
+        assert_close(general, special, rtol=1e-12, atol=0)
     given = theory.oprf_parameter((x + y).square().sum(-1), 4)
     optimum = theory.mse("oprf", x, y, 6, kernel=kernel, projection=coupling)
     for name, options in (("oprf", {"A": given}), ("gerf", {"A": given}), ("gerf", {})):
         same = theory.mse(name, x, y, 6, kernel=kernel, projection=coupling, **options)
-        torch.testing.assert_close(same, optimum, rtol=1e-14, atol=0)
+        assert_close(same, optimum, rtol=1e-14, atol=0)
 
 
 OPTIMA: dict[str, tuple[str, dict[str, Any]]] = {
@@ -183,7 +184,7 @@ def optimum(name: str, x: Tensor, y: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("name", sorted(OPTIMA))
-def test_optimal_parameters(name: str) -> None:
+def test_optimal_parameters(name):
     """At the optimum the error's derivative is zero and its neighbours are worse."""
     parameter, options = OPTIMA[name]
     generator = torch.Generator().manual_seed(4)
@@ -193,7 +194,7 @@ def test_optimal_parameters(name: str) -> None:
         best = optimum(name, x, y)
         variable = best.clone().requires_grad_()
         least = theory.mse(name, x, y, 2, **{parameter: variable}, **options)
-        torch.testing.assert_close(theory.mse(name, x, y, 2, **options), least, rtol=1e-12, atol=0)
+        assert_close(theory.mse(name, x, y, 2, **options), least, rtol=1e-12, atol=0)
         (slope,) = torch.autograd.grad(least.log().sum(), variable)
         # Relative to the curvature, which finite differences of the slope give.
         step = 1e-4 * best
@@ -214,31 +215,31 @@ def test_optimal_parameters(name: str) -> None:
             assert (theory.mse("gerf", x, y, 2, **{"A": turned, **options}) > least).all()
 
 
-def test_limits_of_the_parameters() -> None:
+def test_limits_of_the_parameters():
     for d in (1, 7, 64):
         tiny, large = vector(1e-9), vector(1e9)
         for function in (theory.oprf_parameter, theory.gerf_parameter):
             assert function(vector(0.0), d) == 0
         # 1 - rho -> 2 v2/d for small sums, rho -> d/(2 v2) for large ones.
         small = theory.oprf_parameter(tiny, d)
-        torch.testing.assert_close(small, -tiny / (2 * d), rtol=1e-7, atol=0)
+        assert_close(small, -tiny / (2 * d), rtol=1e-7, atol=0)
         far = theory.oprf_parameter(large, d)
-        torch.testing.assert_close(far, -large / (4 * d), rtol=1e-6, atol=0)
+        assert_close(far, -large / (4 * d), rtol=1e-6, atol=0)
         v2 = vector(0.0, 0.1, d / 2, d / 2 + 1e-9, 40.0)
         rho = theory.oprf_rho(v2, d)
-        torch.testing.assert_close(
+        assert_close(
             2 * v2 * rho**2 + (2 * v2 + d) * rho, torch.full_like(v2, d), rtol=1e-14, atol=0
         )
         a = theory.oprf_parameter(v2, d)
-        torch.testing.assert_close(1 / (1 - 8 * a), rho, rtol=1e-14, atol=0)
+        assert_close(1 / (1 - 8 * a), rho, rtol=1e-14, atol=0)
     # e = rho - 1 of s = -1: d e/4 -> z2/2 near 0, d e/4 -> z2 exp(-2 z2) far away.
     near = theory.gerf_parameter(vector(1e-8), 3)
-    torch.testing.assert_close(near, vector(2e-8 / 3 / 8), rtol=1e-6, atol=0)
+    assert_close(near, vector(2e-8 / 3 / 8), rtol=1e-6, atol=0)
     far = theory.gerf_parameter(vector(60.0), 3)
-    torch.testing.assert_close(far, vector(4 * 60 * math.exp(-120) / 3 / 8), rtol=1e-10, atol=0)
+    assert_close(far, vector(4 * 60 * math.exp(-120) / 3 / 8), rtol=1e-10, atol=0)
 
 
-def test_geometric_parameter_at_its_ends() -> None:
+def test_geometric_parameter_at_its_ends():
     """Small products: d/p = sum |x_l y_l|^2 / (1-p)^2, so 1 - p -> their root mean square."""
     assert theory.geometric_parameter(vector(0.0, 0.0)).item() == 1 - 1e-6
     products = vector(1e-4, 3e-4, 2e-4)
@@ -252,25 +253,25 @@ def test_geometric_parameter_at_its_ends() -> None:
 
 
 @pytest.mark.parametrize("s", [1, -1])
-def test_mean_square_of_sums(s: int) -> None:
+def test_mean_square_of_sums(s):
     generator = torch.Generator().manual_seed(5)
     x = torch.randn(2, 7, 3, generator=generator, dtype=torch.float64)
     y = torch.randn(2, 4, 3, generator=generator, dtype=torch.float64) + 1
     expected = (x.unsqueeze(-2) + s * y.unsqueeze(-3)).square().sum(-1).mean((-2, -1))
-    torch.testing.assert_close(theory.mean_square_of_sums(x, y, s), expected)
+    assert_close(theory.mean_square_of_sums(x, y, s), expected)
     assert theory.mean_square_of_sums(x[:, None], y[:, None], s).shape == (2, 1)
-    torch.testing.assert_close(theory.mean_square_of_sums(x[0], y[0], s), expected[0])
+    assert_close(theory.mean_square_of_sums(x[0], y[0], s), expected[0])
     assert theory.mean_square_of_sums(x[:, :1], -s * x[:, :1], s).abs().max() < 1e-12
 
 
-def test_oprf_gains_sixty_orders() -> None:
+def test_oprf_gains_sixty_orders():
     """Chefs' Random Tables, Figure 1: at d = 64, |x+y|^2 = 100 more than e^60 below positive."""
     x = torch.full((64,), 5 / 8, dtype=torch.float64)
     ratio = theory.mse("oprf", x, x, 1) / theory.mse("positive", x, x, 1)
     assert ratio.log().item() == pytest.approx(-61.22, abs=0.005)
 
 
-def test_tail_bound_is_of_the_largest_feature() -> None:
+def test_tail_bound_is_of_the_largest_feature():
     """For x = y the bound is met at the omega that maximises f1 f2, found on a fine grid."""
     x, a, m, error = vector(0.8), -0.15, 40, 0.3
     omega = torch.linspace(-20, 20, 400_001, dtype=torch.float64).unsqueeze(-1)
@@ -283,7 +284,7 @@ def test_tail_bound_is_of_the_largest_feature() -> None:
     assert softmax.item() == pytest.approx(bound.item(), rel=1e-12)
 
 
-def test_tail_bound_holds_where_the_printed_one_fails() -> None:
+def test_tail_bound_holds_where_the_printed_one_fails():
     """d = 2, x = y = 0, M = 1, A = -24.75, error 49: the probability is 6.98e-3."""
     zero = torch.zeros(2, dtype=torch.float64)
     # f1 f2 = 100 exp(-49.5 chi^2) >= 50, and chi^2 of two degrees is exponential.
@@ -295,7 +296,7 @@ def test_tail_bound_holds_where_the_printed_one_fails() -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_gap_is_the_difference_of_errors(kernel: str) -> None:
+def test_gap_is_the_difference_of_errors(kernel):
     generator = torch.Generator().manual_seed(6)
     x, y = torch.randn(2, 6, 4, generator=generator, dtype=torch.float64) / 2
     for name in ("gerf", "hyperbolic", "oprf", "positive", "trig", "trig_phase"):
@@ -303,10 +304,10 @@ def test_gap_is_the_difference_of_errors(kernel: str) -> None:
             independent = theory.mse(name, x, y, 6, kernel=kernel)
             coupled = theory.mse(name, x, y, 6, kernel=kernel, projection=coupling)
             gap = theory.coupling_gap(name, x, y, 6, coupling, kernel=kernel)
-            torch.testing.assert_close(gap, independent - coupled, rtol=1e-9, atol=1e-12)
+            assert_close(gap, independent - coupled, rtol=1e-9, atol=1e-12)
 
 
-def test_gap_of_orthogonal_rows() -> None:
+def test_gap_of_orthogonal_rows():
     """Corollary 4.4: positive for exponentials; Theorem 4.5: of either sign for cosines.
 
     Crossings are roots of exp(-z^2) = 1F1(d; d/2; -z^2/2), from mpmath.
@@ -320,7 +321,7 @@ def test_gap_of_orthogonal_rows() -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_gap_bound(kernel: str) -> None:
+def test_gap_bound(kernel):
     """Theorem 4.1 holds, and with equality to leading order in |x+y|^2."""
     for d in (2, 3, 8, 64):
         lengths = vector(0.02, 0.3, 1.0, 3.0, 6.0)
@@ -336,7 +337,7 @@ def test_gap_bound(kernel: str) -> None:
 
 
 @pytest.mark.parametrize(("m", "d"), [(1, 5), (3, 5), (5, 5), (13, 5), (64, 64), (2, 2), (3, 3)])
-def test_small_sums(m: int, d: int) -> None:
+def test_small_sums(m, d):
     """kappa is the slope of m exp(2|x|^2+2|y|^2) MSE at |x+y|^2 = 0."""
     generator = torch.Generator().manual_seed(7)
     x = torch.randn(d, generator=generator, dtype=torch.float64) / d
@@ -351,7 +352,7 @@ def test_small_sums(m: int, d: int) -> None:
         assert (kappa == 1) == (name != "simplex" or m == 1)
 
 
-def test_asymptotic_ratio() -> None:
+def test_asymptotic_ratio():
     """The remainder falls as 1/d^2: doubling d divides it by about four."""
     for square in (0.0, 0.5, 2.0):
         remainders = []

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 from attention import theory
 from tests.attention.cases import rejects
@@ -79,7 +80,7 @@ def as_tuple(result: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 @pytest.mark.parametrize("name", sorted(CALLS))
-def test_numbers_and_lists_do_for_tensors(name: str) -> None:
+def test_numbers_and_lists_do_for_tensors(name):
     function, arguments = getattr(theory, name), CALLS[name]
     expected = as_tuple(function(*tensors(arguments, torch.float64, name)))
     for given in (
@@ -89,11 +90,11 @@ def test_numbers_and_lists_do_for_tensors(name: str) -> None:
     ):
         for ours, theirs in zip(as_tuple(function(*given)), expected, strict=True):
             assert ours.dtype == theirs.dtype
-            torch.testing.assert_close(ours, theirs, rtol=1e-13, atol=0)
+            assert_close(ours, theirs, rtol=1e-13, atol=0)
 
 
 @pytest.mark.parametrize("name", sorted(CALLS))
-def test_a_tensor_gives_the_dtype(name: str) -> None:
+def test_a_tensor_gives_the_dtype(name):
     """One list left beside float32 tensors is float32 too."""
     given = tensors(CALLS[name], torch.float32, name)
     lists = [i for i, a in enumerate(CALLS[name]) if isinstance(a, list) and not _complex(a)]
@@ -103,12 +104,12 @@ def test_a_tensor_gives_the_dtype(name: str) -> None:
         assert result.dtype in (torch.float32, torch.complex64, torch.bool)
 
 
-def test_a_number_is_a_vector_of_one_dimension() -> None:
+def test_a_number_is_a_vector_of_one_dimension():
     one = torch.tensor([0.5], dtype=torch.float64), torch.tensor([0.25], dtype=torch.float64)
     for x, y in ((0.5, 0.25), (0.5, one[1]), (torch.tensor(0.5).double(), 0.25)):
         assert theory.mse("trig", x, y, 4) == theory.mse("trig", *one, 4)
         assert theory.angle(x, y) == 0
-        torch.testing.assert_close(
+        assert_close(
             theory.gaussian_coefficient(x, y, 2.0),
             theory.gaussian_coefficient(*one, torch.tensor([[2.0]]).double()),
         )
@@ -125,11 +126,11 @@ def test_a_number_is_a_vector_of_one_dimension() -> None:
         ("poisson_plus", {"shift": [-1.0, -0.5, -1.0]}),
     ],
 )
-def test_options_may_be_lists(name: str, options: dict[str, Any]) -> None:
+def test_options_may_be_lists(name, options):
     given = {k: torch.tensor(v) if isinstance(v, list) else v for k, v in options.items()}
     expected = theory.mse(name, torch.tensor(X), torch.tensor(Y), 8, **given)
     for x, y in ((X, Y), (torch.tensor(X), torch.tensor(Y))):
-        torch.testing.assert_close(
+        assert_close(
             theory.mse(name, x, y, 8, **options), expected, check_dtype=False, rtol=1e-5, atol=1e-6
         )
 
@@ -143,5 +144,5 @@ def test_options_may_be_lists(name: str, options: dict[str, Any]) -> None:
         (lambda: theory.mse("trig", X, [1.0], 8), "x and y must have the same last dimension"),
     ],
 )
-def test_what_is_no_number(call: Any, message: str) -> None:
+def test_what_is_no_number(call, message):
     rejects(message, call)

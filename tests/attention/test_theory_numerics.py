@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 from attention import theory
 from attention.theory.base import times_exp
@@ -15,7 +16,7 @@ from tests.pairwise import pairwise
 ALL_COUPLED = ("gerf", "hyperbolic", "oprf", "positive", "trig", "trig_phase")
 
 
-def test_large_inputs_stay_finite() -> None:
+def test_large_inputs_stay_finite():
     """Orthogonal vectors of length 20 and opposite ones: factors overflow, errors do not."""
     x = torch.zeros(2, 64, dtype=torch.float64)
     y = torch.zeros(2, 64, dtype=torch.float64)
@@ -54,9 +55,7 @@ OPPOSITE: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(
     ("case", "kernel", "dtype"), pairwise(OPPOSITE, KERNELS, (torch.float32, torch.float64))
 )
-def test_no_error_is_undefined(
-    case: tuple[str, dict[str, Any]], kernel: str, dtype: torch.dtype
-) -> None:
+def test_no_error_is_undefined(case, kernel, dtype):
     """Factors overflow and vanish together at y = x and y = -x, for lengths up to 40."""
     name, options = case
     generator = torch.Generator().manual_seed(9)
@@ -71,7 +70,7 @@ def test_no_error_is_undefined(
 
 
 @pytest.mark.parametrize("coupling", ["iid", "orthogonal", "simplex"])
-def test_zero_stays_zero_and_overflow_is_infinite(coupling: str) -> None:
+def test_zero_stays_zero_and_overflow_is_infinite(coupling):
     for x in (torch.full((16,), 1.75), vector(20.0, 0.0)):
         for name, sign in (("trig", 1), ("positive", -1), ("hyperbolic", -1), ("oprf", -1)):
             assert theory.mse(name, x, sign * x, 8, projection=coupling) == 0, name
@@ -84,7 +83,7 @@ def test_zero_stays_zero_and_overflow_is_infinite(coupling: str) -> None:
     assert theory.mse("trig_phase", x, x, 8, projection=coupling) == math.inf
 
 
-def test_product_of_a_huge_and_a_tiny_factor() -> None:
+def test_product_of_a_huge_and_a_tiny_factor():
     """y = x + e: MSE = exp(2|x|^2 + 2 x.e) (1 - exp(-|e|^2))^2 / 2m, finite in float32."""
     x, y = torch.tensor([7.0, 0.0]), torch.tensor([7.0, 2.0**-20])
     log_error = 98 + 2 * math.log(2.0**-40) - math.log(16)
@@ -95,21 +94,21 @@ def test_product_of_a_huge_and_a_tiny_factor() -> None:
     assert computed.item() == pytest.approx(log_error, rel=1e-9)
 
 
-def test_times_exp() -> None:
+def test_times_exp():
     factor = vector(0.0, 0.0, -2.0, 1e-300, -1e-300, 3.0, -3.0).requires_grad_()
     log_scale = vector(5000.0, 0.5, 0.5, 1000.0, 1500.0, 1000.0, -5000.0).requires_grad_()
     computed = times_exp(factor, log_scale)
     tiny = math.exp(1000 - 300 * math.log(10))
     expected = vector(0.0, 0.0, -2 * math.exp(0.5), tiny, -math.inf, math.inf, 0.0)
-    torch.testing.assert_close(computed, expected, rtol=1e-12, atol=0)
+    assert_close(computed, expected, rtol=1e-12, atol=0)
     gradients = torch.autograd.grad(computed[[0, 1, 2, 3]].sum(), (factor, log_scale))
     assert all(gradient.isfinite()[:3].all() for gradient in gradients)
     slopes = vector(math.exp(0.5), math.exp(0.5))
-    torch.testing.assert_close(gradients[0][1:3], slopes, rtol=1e-12, atol=0)
-    torch.testing.assert_close(gradients[1][:4], expected[:4], rtol=1e-12, atol=0)
+    assert_close(gradients[0][1:3], slopes, rtol=1e-12, atol=0)
+    assert_close(gradients[1][:4], expected[:4], rtol=1e-12, atol=0)
 
 
-def test_hybrid_of_infinite_terms() -> None:
+def test_hybrid_of_infinite_terms():
     inf = math.inf
     weights, errors = vector(1.0, 0.0, 0.0, 0.0), vector(2.0, inf, inf, inf)
     assert theory.hybrid_mse(weights.view(2, 2), errors.view(2, 2)) == 2
@@ -118,7 +117,7 @@ def test_hybrid_of_infinite_terms() -> None:
     assert theory.hybrid_mse(weights.view(2, 2), errors.view(2, 2)) == inf
 
 
-def test_angle_of_a_zero_vector() -> None:
+def test_angle_of_a_zero_vector():
     """sgn(0) = 1: the coefficient's signs differ from any other vector's half of the time."""
     zero, y = vector(0.0, 0.0, 0.0), vector(0.3, -0.4, 0.2)
     for pair in ((zero, y), (y, zero)):
@@ -134,7 +133,7 @@ def test_angle_of_a_zero_vector() -> None:
     assert theory.mse("angular_hybrid", zero, zero, 5) == 0
 
 
-def test_dtype_and_gradient() -> None:
+def test_dtype_and_gradient():
     for dtype in (torch.float32, torch.float64):
         x = torch.full((3, 4), 0.5, dtype=dtype, requires_grad=True)
         for name in (*ALL_COUPLED, *ALL_DISCRETE):
@@ -146,7 +145,7 @@ def test_dtype_and_gradient() -> None:
             assert gradient.isfinite().all()
 
 
-def test_gradient_through_the_coupling() -> None:
+def test_gradient_through_the_coupling():
     x = vector(0.4, -0.1, 0.3).requires_grad_()
     y = vector(0.2, 0.5, -0.3).requires_grad_()
     for name in ("positive", "trig"):
@@ -158,10 +157,10 @@ def test_gradient_through_the_coupling() -> None:
             assert torch.autograd.gradcheck(error, (x, y))
 
 
-def test_cosine_errors_near_equal_points_keep_their_digits() -> None:
+def test_cosine_errors_near_equal_points_keep_their_digits():
     """In float32, where p and q of Theorem 3.2 all but cancel for s = -1."""
     generator = torch.Generator().manual_seed(0)
     x, y = 1e-4 * torch.randn(2, 1000, 4, generator=generator, dtype=torch.float64)
     expected = theory.mse("gerf", x, y, 8, s=-1)
     computed = theory.mse("gerf", x.float(), y.float(), 8, s=-1)
-    torch.testing.assert_close(computed.double(), expected, rtol=1e-4, atol=0)
+    assert_close(computed.double(), expected, rtol=1e-4, atol=0)

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 import attention
 from attention import theory
@@ -18,7 +19,7 @@ def integral(values: Tensor) -> float:
 
 
 @pytest.mark.parametrize(("dim", "cosine"), [(1, 0.5), (3, -0.5), (3, 0.0), (6, -0.2), (6, 0.9)])
-def test_the_density_is_that_of_lemma_4_2(dim: int, cosine: float) -> None:
+def test_the_density_is_that_of_lemma_4_2(dim, cosine):
     """Eq 20's integral over phi by 4,000 equal steps, whose ends count nothing for d > 1."""
     phi = (torch.arange(4000, dtype=torch.float64) + 0.5) * (math.pi / 2 / 4000)
     w = torch.tensor([0.4, 1.5, 3.0, 5.0], dtype=torch.float64).unsqueeze(-1)
@@ -27,12 +28,12 @@ def test_the_density_is_that_of_lemma_4_2(dim: int, cosine: float) -> None:
     constant = w.squeeze(-1) ** (2 * dim - 1) / (2.0 ** (dim - 2) * math.gamma(dim / 2) ** 2)
     expected = constant * inside.mean(-1) * math.pi / 2
     computed = theory.resultant_density_at_angle(cosine, w.squeeze(-1), dim)
-    torch.testing.assert_close(computed, expected, rtol=2e-7, atol=0)
+    assert_close(computed, expected, rtol=2e-7, atol=0)
 
 
 @pytest.mark.parametrize("coupling", ["iid", "orthogonal", "simplex"])
 @pytest.mark.parametrize("dim", [2, 3, 9])
-def test_mass_moment_and_conformity(coupling: str, dim: int) -> None:
+def test_mass_moment_and_conformity(coupling, dim):
     """All mass; E w^2 = 2 d + 2 cos (E|omega|)^2; in three dimensions E 0F1 is conformity."""
     density = theory.resultant_density(coupling, W, dim)
     assert integral(density) == pytest.approx(1, abs=1e-6)
@@ -48,7 +49,7 @@ def test_mass_moment_and_conformity(coupling: str, dim: int) -> None:
             assert integral(density * grown) == pytest.approx(expected, rel=1e-6)
 
 
-def test_opposite_rows() -> None:
+def test_opposite_rows():
     """The difference of two lengths is where rows nearly opposite come to; sqrt(pi)/2 at 0."""
     at_zero = theory.resultant_density("simplex", 0.0, 2).item()
     assert at_zero == pytest.approx(math.sqrt(math.pi) / 2, rel=1e-12)
@@ -56,11 +57,11 @@ def test_opposite_rows() -> None:
     for dim in (1, 2, 5):
         exact = theory.resultant_density_at_angle(-1.0, w, dim)
         near = theory.resultant_density_at_angle(-1 + 1e-9, w, dim)
-        torch.testing.assert_close(near, exact, rtol=1e-5, atol=0)
+        assert_close(near, exact, rtol=1e-5, atol=0)
 
 
 @pytest.mark.parametrize("coupling", ["iid", "orthogonal", "simplex"])
-def test_drawn_rows(coupling: str) -> None:
+def test_drawn_rows(coupling):
     """Kolmogorov's distance of 20,000 pairs; by chance above 1.95/sqrt(n) once in 1,000 tries."""
     rows = attention.projection(
         coupling, 4 * 20_000, 4, torch.Generator().manual_seed(1), dtype=torch.float64
@@ -72,7 +73,7 @@ def test_drawn_rows(coupling: str) -> None:
     assert (at - steps).abs().max() < 1.95 / math.sqrt(len(drawn))
 
 
-def test_ends_and_errors() -> None:
+def test_ends_and_errors():
     ends = torch.tensor([-1.0, 0.0])
     for coupling in ("iid", "orthogonal", "simplex"):
         assert theory.resultant_density(coupling, ends, 4).tolist() == [0.0, 0.0]

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 import attention
 from attention import theory
@@ -20,7 +21,7 @@ def terms(omega: Tensor, x: Tensor, y: Tensor, A: float) -> Tensor:
 
 
 @pytest.mark.parametrize(("A", "error"), [(-0.05, 0.1), (-0.05, 1.5), (-0.3, 0.02), (-0.3, 0.6)])
-def test_the_upper_tail_has_the_legendre_transform(A: float, error: float) -> None:
+def test_the_upper_tail_has_the_legendre_transform(A, error):
     """sup over theta of theta (K + error) - log E exp(theta Z), on a grid of theta, by quadrature
     in two dimensions."""
     Z = terms(OMEGA, X, Y, A)
@@ -34,7 +35,7 @@ def test_the_upper_tail_has_the_legendre_transform(A: float, error: float) -> No
 
 
 @pytest.mark.parametrize("coupling", ["iid", "orthogonal", "simplex"])
-def test_the_upper_tail_of_drawn_estimates(coupling: str) -> None:
+def test_the_upper_tail_of_drawn_estimates(coupling):
     """A whole block of three rows and one cut to two: no more estimates in the tail than bound.
 
     Of 20,000; by chance a share at its bound would exceed it by 4 deviations in 1 of 30,000.
@@ -56,11 +57,11 @@ def test_the_upper_tail_of_drawn_estimates(coupling: str) -> None:
             assert bound < hoeffding / 2
 
 
-def test_scales_and_ends_of_the_upper_tail() -> None:
+def test_scales_and_ends_of_the_upper_tail():
     norms = (X.square() + Y.square()).sum()
     gaussian = theory.oprf_upper_tail_bound(X, Y, 4, 0.3, -0.2, kernel="gaussian")
     scaled = theory.oprf_upper_tail_bound(X, Y, 4, 0.3 * (norms / 2).exp().item(), -0.2)
-    torch.testing.assert_close(scaled, gaussian, rtol=1e-10, atol=0)
+    assert_close(scaled, gaussian, rtol=1e-10, atol=0)
     # Terms end at top: with x = y = 0 at (1-4A)^(d/2) = 1.8, and nothing is above.
     zero = torch.zeros(2, dtype=torch.float64)
     for error, above in ((0.79, False), (0.81, True)):
@@ -73,7 +74,7 @@ def test_scales_and_ends_of_the_upper_tail() -> None:
 
 
 @pytest.mark.parametrize(("r", "A"), [(0.4, -0.3), (1.0, -0.05), (0.8, -2.0)])
-def test_largest_term_and_gradient(r: float, A: float) -> None:
+def test_largest_term_and_gradient(r, A):
     """In one dimension, over a grid of omega, x and y: the term reaches its bound, the gradient
     half of it at least."""
     side = torch.linspace(-r, r, 11, dtype=torch.float64)
@@ -87,7 +88,7 @@ def test_largest_term_and_gradient(r: float, A: float) -> None:
     assert gradient <= largest_gradient(1, r, A) < 3 * gradient
 
 
-def test_the_uniform_bound_holds_for_drawn_features() -> None:
+def test_the_uniform_bound_holds_for_drawn_features():
     """With as many features as it asks for, the largest error on a grid is above epsilon in none
     of 40 draws; half of them would be allowed."""
     dim, radius, epsilon, A = 1, 0.5, 0.3, -0.3
@@ -102,7 +103,7 @@ def test_the_uniform_bound_holds_for_drawn_features() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 3.0])
-def test_parts_of_the_uniform_bound(epsilon: float) -> None:
+def test_parts_of_the_uniform_bound(epsilon):
     """Twice the pairs of a net's points, by the better of two inequalities at epsilon / 2."""
     dim, radius, A, m = 3, 1.2, -0.2, 700
     r = radius / 3**0.25
@@ -122,7 +123,7 @@ def test_parts_of_the_uniform_bound(epsilon: float) -> None:
         assert bounds[0] <= probability * (1 + 1e-9) < bounds[1] * (1 + 2e-9)
 
 
-def test_features_grow_as_the_theorem_has_it() -> None:
+def test_features_grow_as_the_theorem_has_it():
     """With (1-4A)^(d/2) but for a logarithm, and not with its square; and d/eps^2 log."""
     few, many = (theory.uniform_attention_features(6, 0.1, 0.2, 0.1, A) for A in (-50.0, -5e5))
     power = math.log(many / few) / math.log((1 + 2e6) / 201)

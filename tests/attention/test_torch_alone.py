@@ -19,7 +19,7 @@ PACKAGES = ("gymnasium", "h5py", "joblib", "matplotlib", "numpy", "pandas", "PIL
 PACKAGES = (*PACKAGES, "safetensors", "scipy", "sklearn", "yaml")
 
 
-def test_attention_works_where_nothing_but_pytorch_can_be_imported() -> None:
+def test_attention_works_where_nothing_but_pytorch_can_be_imported():
     script = str(Path(__file__).with_name("torch_alone.py"))
     code = BLOCKED % (PACKAGES, script)
     command = [sys.executable, "-W", "error", "-W", "ignore:Failed to initialize NumPy", "-c", code]

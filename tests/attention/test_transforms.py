@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.testing import assert_close
 
 import attention
 from attention import RandomFeatureAttention
@@ -30,7 +31,7 @@ class Model(nn.Module):
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
 @pytest.mark.parametrize("sizes", [{}, {"kdim": EMBED, "vdim": EMBED}])
 @pytest.mark.parametrize("name", ["positive", "angular_hybrid", "softmax"])
-def test_quantised_models_run(name: str, sizes: dict[str, int]) -> None:
+def test_quantised_models_run(name, sizes):
     """The quantiser replaces `out_proj`, whose weight is then a method."""
     model = Model(name, **sizes).eval()
     quantised = torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
@@ -56,7 +57,7 @@ def test_quantised_models_run(name: str, sizes: dict[str, int]) -> None:
     ("need_weights", "is_causal", "name"),
     pairwise([False, True], [False, True], ["positive", "trig", "angular_hybrid", "softmax"]),
 )
-def test_vmap_takes_masks(name: str, is_causal: bool, need_weights: bool) -> None:
+def test_vmap_takes_masks(name, is_causal, need_weights):
     """A mask for each entry, boolean or float, one of which hides all."""
     ours = RandomFeatureAttention(EMBED, HEADS, name, 4, batch_first=True)
     x = tokens(4, 5, EMBED)
@@ -67,18 +68,18 @@ def test_vmap_takes_masks(name: str, is_causal: bool, need_weights: bool) -> Non
         return found[need_weights]
 
     expected = torch.stack([run(*pair) for pair in zip(x, padding, strict=True)])
-    torch.testing.assert_close(torch.func.vmap(run)(x, padding), expected)
+    assert_close(torch.func.vmap(run)(x, padding), expected)
     additive = torch.zeros(4, 5).masked_fill(padding, -torch.inf)
-    torch.testing.assert_close(torch.func.vmap(run)(x, additive), expected)
+    assert_close(torch.func.vmap(run)(x, additive), expected)
     (shared,) = (torch.func.vmap(run, in_dims=(0, None))(x, padding[2]),)
-    torch.testing.assert_close(shared[2], expected[2])
+    assert_close(shared[2], expected[2])
     gradient = torch.func.grad(lambda x, mask: run(x, mask).square().sum())
     each = torch.stack([gradient(*pair) for pair in zip(x, padding, strict=True)])
-    torch.testing.assert_close(torch.func.vmap(gradient)(x, padding), each)
+    assert_close(torch.func.vmap(gradient)(x, padding), each)
 
 
 @pytest.mark.parametrize("name", attention.available())
-def test_vmap_over_maps(name: str) -> None:
+def test_vmap_over_maps(name):
     fm = attention.feature_map(name, 3, 4)
     x, y, v = (tokens(4, 5, 3, seed=s).abs() for s in range(3))
     mask = torch.rand(4, 5, generator=torch.Generator().manual_seed(3)) > 0.3
@@ -88,10 +89,10 @@ def test_vmap_over_maps(name: str) -> None:
             return fm.attend(x, y, v, causal=causal, key_mask=mask)
 
         expected = fm.attend(x, y, v, causal=causal, key_mask=mask)
-        torch.testing.assert_close(torch.func.vmap(run)(x, y, v, mask), expected)
+        assert_close(torch.func.vmap(run)(x, y, v, mask), expected)
 
 
-def test_vmap_over_an_attn_mask_needs_is_causal() -> None:
+def test_vmap_over_an_attn_mask_needs_is_causal():
     ours = RandomFeatureAttention(EMBED, HEADS, "positive", 4, batch_first=True)
     x = tokens(4, 5, EMBED)
     later = torch.ones(4, 5, 5).triu(1).bool()
@@ -100,7 +101,7 @@ def test_vmap_over_an_attn_mask_needs_is_causal() -> None:
         return ours(x, x, x, attn_mask=mask, is_causal=is_causal)[0]
 
     expected = ours(x, x, x, is_causal=True)[0]
-    torch.testing.assert_close(torch.func.vmap(run)(x, later), expected)
+    assert_close(torch.func.vmap(run)(x, later), expected)
     with pytest.raises(ValueError, match="attn_mask must come with is_causal=True where its"):
         torch.func.vmap(lambda x, mask: run(x, mask, False))(x, later)
 
@@ -110,7 +111,7 @@ CASTS = (nn.Module.half, nn.Module.bfloat16, lambda module: module.to(torch.bflo
 
 @pytest.mark.parametrize("cast", CASTS)
 @pytest.mark.parametrize("name", attention.available())
-def test_casts_leave_random_vectors_and_fitted_parameters(name: str, cast: Any) -> None:
+def test_casts_leave_random_vectors_and_fitted_parameters(name, cast):
     x = tokens(20, 4).abs()
     fm = attention.feature_map(name, 4, 8).fit(x, x)
     low = cast(copy.deepcopy(fm))
@@ -127,7 +128,7 @@ def test_casts_leave_random_vectors_and_fitted_parameters(name: str, cast: Any) 
 
 
 @pytest.mark.parametrize("name", ["trig", "oprf", "gaussian_hybrid", "clustered_hybrid"])
-def test_a_cast_module_is_the_one_built_in_its_dtype(name: str) -> None:
+def test_a_cast_module_is_the_one_built_in_its_dtype(name):
     """Rounded vectors put trig 6.9 % off."""
     x = tokens(2, 9, EMBED)
     single = RandomFeatureAttention(EMBED, HEADS, name, 16, batch_first=True).fit(x, x)
@@ -146,7 +147,7 @@ def test_a_cast_module_is_the_one_built_in_its_dtype(name: str) -> None:
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("name", ["angular_hybrid", "gaussian_hybrid", "positive"])
 @pytest.mark.parametrize("values", [3, 40])
-def test_derivatives_forward_without_gradients(name: str, values: int) -> None:
+def test_derivatives_forward_without_gradients(name, values):
     """Where no graph is kept, results are written into memory at hand; tangents need their own."""
     fm = attention.feature_map(name, 3, 4, dtype=torch.float64)
     x, y = (tokens(5, 3, seed=s, dtype=torch.float64) for s in range(2))
@@ -158,13 +159,11 @@ def test_derivatives_forward_without_gradients(name: str, values: int) -> None:
 
     expected = torch.autograd.functional.jvp(run, x, tangent)[1]
     with torch.no_grad():
-        torch.testing.assert_close(torch.func.jvp(run, (x,), (tangent,))[1], expected)
+        assert_close(torch.func.jvp(run, (x,), (tangent,))[1], expected)
         with forward_ad.dual_level():
             found = run(forward_ad.make_dual(x, tangent))
             found = tuple(forward_ad.unpack_dual(part).tangent for part in found)
-        torch.testing.assert_close(found, expected)
+        assert_close(found, expected)
         stacked = torch.stack((x, x + tangent))
         each = torch.func.vmap(run)(stacked)
-        torch.testing.assert_close(
-            each, tuple(map(torch.stack, zip(*map(run, stacked), strict=True)))
-        )
+        assert_close(each, tuple(map(torch.stack, zip(*map(run, stacked), strict=True))))
