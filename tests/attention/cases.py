@@ -16,6 +16,11 @@ def tokens(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Te
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
+def doubles(*shape: int, seed: int = 0) -> Tensor:
+    """`tokens` in float64."""
+    return tokens(*shape, seed=seed, dtype=torch.float64)
+
+
 def features(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
     """Numbers from 0 to 1, as positive features are."""
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)

@@ -33,5 +33,4 @@ def z_score(samples: Tensor, expected: Tensor | float) -> Tensor:
 def cosines(block: Tensor) -> Tensor:
     """All pairs i != j, (..., b, d) -> (..., b (b - 1))."""
     units = block / block.norm(dim=-1, keepdim=True)
-    off = ~torch.eye(block.shape[-2], dtype=torch.bool)
-    return (units @ units.mT)[..., off]
+    return (units @ units.mT)[..., ~torch.eye(block.shape[-2], dtype=torch.bool)]

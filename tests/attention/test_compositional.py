@@ -125,25 +125,15 @@ def products(features: Features, x: list[float], y: list[float]) -> np.ndarray:
     return (psi[0] * psi[1].conj()).real
 
 
-def check_moments(name: str, draws: int) -> None:
+@pytest.mark.parametrize("draws", [20_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", CASES)
+def test_features_are_unbiased_and_have_the_variance_of_the_closed_form(name, draws):
     skeleton, x, y = CASES[name]
     values = products(c.draw(skeleton, draws, np.random.default_rng(7)), x, y)
     exact, spread = float(skeleton.kernel(x, y)), float(c.variance(skeleton, x, y))
-    error = abs(values.mean() - exact)
-    assert error <= 4 * math.sqrt(spread / draws) + 1e-12
+    assert abs(values.mean() - exact) <= 4 * math.sqrt(spread / draws) + 1e-12
     squares = (values - exact) ** 2
     assert abs(squares.mean() - spread) <= 4 * squares.std() / math.sqrt(draws) + 1e-12
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_features_are_unbiased_and_have_the_variance_of_the_closed_form(name):
-    check_moments(name, 20_000)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_moments_over_many_draws(name):
-    check_moments(name, 1_000_000)
 
 
 KERNELS: dict[str, tuple[c.Base, list[float], list[float], float]] = {

@@ -92,28 +92,16 @@ def couplings(name: str, options: dict[str, Any]) -> tuple[str, ...]:
 CASES = [(name, options, c) for name, options in MAPS for c in couplings(name, options)]
 
 
-def check_estimates(
-    name: str, options: dict[str, Any], projection: str, kernel: str, draws: int
-) -> None:
+@pytest.mark.parametrize("draws", [BATCHED_DRAWS, pytest.param(200_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
+@pytest.mark.parametrize(("name", "options", "projection"), CASES)
+def test_unbiased_with_the_predicted_error(name, options, projection, kernel, draws):
     exact = getattr(attention.kernels, kernel)(*pairs())
     estimates = batched_estimates(name, options, projection, kernel, draws)
     assert z_score(estimates, exact).abs().max() < 4
     error = closed_form(name, projection, kernel, options)
     if error is not None:
         assert z_score((estimates - exact).square(), error).abs().max() < 4
-
-
-@pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
-@pytest.mark.parametrize(("name", "options", "projection"), CASES)
-def test_unbiased_with_the_predicted_error(name, options, projection, kernel):
-    check_estimates(name, options, projection, kernel, BATCHED_DRAWS)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
-@pytest.mark.parametrize(("name", "options", "projection"), CASES)
-def test_unbiased_with_the_predicted_error_over_many_draws(name, options, projection, kernel):
-    check_estimates(name, options, projection, kernel, 200_000)
 
 
 def test_every_map_is_among_the_cases():
@@ -156,8 +144,7 @@ def test_haar_without_bias_along_sign_vectors():
         x = sign * torch.ones(1, 16, dtype=torch.float64) / 4
         products = (fm.queries(x) * fm.keys(x)).squeeze(0)
         estimates = draws * products.unflatten(-1, (draws, 16)).sum(-1)
-        expected = torch.tensor(math.e, dtype=torch.float64)
-        assert z_score(estimates, expected).abs() < 4
+        assert z_score(estimates, torch.tensor(math.e, dtype=torch.float64)).abs() < 4
 
 
 @pytest.mark.parametrize(

@@ -140,8 +140,7 @@ def test_relu_kernel():
     arc = lengths * (math.sin(theta) + (math.pi - theta) * math.cos(theta)) / (2 * math.pi)
     # On the circle E|omega|^2 = 1 and not 2, E|omega| = 1 and not sqrt(pi/2).
     expected = arc / 2 + epsilon * (x.norm() + y.norm()).item() / math.pi + epsilon**2
-    products = (fm.queries(x) * fm.keys(y)).sum(-1)
-    assert products.item() == pytest.approx(expected, rel=1e-6)
+    assert (fm.queries(x) * fm.keys(y)).sum(-1).item() == pytest.approx(expected, rel=1e-6)
     assert (none.queries(x) * none.keys(y)).sum().item() == pytest.approx(epsilon**2)
 
 

@@ -64,8 +64,7 @@ def test_error_on_a_circle(m, kappa):
 @pytest.mark.parametrize(("m", "kappa"), [(4, 1.0), (60, 10.0), (300, 30.0)])
 def test_error_on_a_torus(m, kappa):
     found = errors(torus(60), m, kappa)
-    tail = theory.harmonic_tail(m, kappa=kappa, dim=2)
-    assert found.abs().max() <= 2 * tail + 1e-14
+    assert found.abs().max() <= 2 * theory.harmonic_tail(m, kappa=kappa, dim=2) + 1e-14
     rms = theory.harmonic_rms_error(m, kappa=kappa, dim=2)
     assert found.square().mean().sqrt().item() == pytest.approx(rms, rel=1e-6, abs=2e-8)
 
@@ -104,8 +103,7 @@ def test_the_kernel_is_von_mises_where_frequencies_are_many():
 def test_von_mises_is_a_gaussian_close_by():
     x, y = torch.tensor([[0.3, 0.31]], **DOUBLE), torch.tensor([[0.31, 0.29]], **DOUBLE)
     kappa, period = 112.0, 2.0
-    sigma = period / (2 * math.pi * math.sqrt(kappa))
-    expected = attention.kernels.gaussian(x, y, sigma)
+    expected = attention.kernels.gaussian(x, y, period / (2 * math.pi * math.sqrt(kappa)))
     found = attention.kernels.von_mises(x, y, kappa, period)
     assert_close(found, expected, rtol=2e-3, atol=0)
     assert_close(attention.kernels.von_mises(x, y + 2, kappa, period), found)
@@ -141,8 +139,7 @@ def test_gradients_of_waves():
     """First and second ones, forward and backward, one by one and of a batch."""
     angles = torch.linspace(-9, 9, 12, **DOUBLE).view(2, 2, 3).requires_grad_()
     some = torch.tensor([0.3, 0.8, 0.5, 0.1], **DOUBLE)
-    weights = torch.cat((some, some[1:]))
-    apply = partial(waves, weights=weights)
+    apply = partial(waves, weights=torch.cat((some, some[1:])))
     assert torch.equal(apply(angles), apply(angles.detach()))
     assert torch.autograd.gradcheck(apply, angles, check_forward_ad=True, check_batched_grad=True)
     assert torch.autograd.gradgradcheck(apply, angles)

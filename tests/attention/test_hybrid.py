@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 import attention
 from attention.hybrid import AngularHybrid
-from tests.attention.cases import estimate, points, rejects, scaled_estimate
+from tests.attention.cases import estimate, points, scaled_estimate
 from tests.pairwise import pairwise
 
 OPTIONS = [
@@ -119,32 +119,3 @@ def test_gradients():
         inputs = (x.clone().requires_grad_(), y.clone().requires_grad_())
         assert torch.autograd.gradcheck(lambda a, b, fm=fm: estimate(fm, a, b), inputs)
         assert torch.autograd.gradcheck(lambda a, b, fm=fm: fm.attend(a, b, b), inputs)
-
-
-def test_errors():
-    for arguments, message in [
-        ({"num_lambda_features": 0}, "num_lambda_features must be at least 1, got 0"),
-        (
-            {"base": ("trig", "relu")},
-            r"base must be two of hyperbolic, oprf, positive, trig, got \('trig', 'relu'\)",
-        ),
-        ({"base": (["trig"], "trig")}, r"base must be two of .*, got \(\['trig'\], 'trig'\)"),
-        ({"base": None}, "base must be two of hyperbolic, oprf, positive, trig, got None"),
-        ({"shared_projections": "no"}, "shared_projections must be True or False, got 'no'"),
-        ({"lambda_projection": torch.zeros(7, 3)}, r"lambda_projection must have shape \(8, 3\)"),
-        (
-            {"projection": ("simplex", "iid")},
-            "projection must be one name or tensor with shared_projections=True, got",
-        ),
-        (
-            {"projection": ("simplex",), "shared_projections": False},
-            r"projection must name one coupling per base, got \('simplex',\)",
-        ),
-        (
-            {"projection": torch.zeros(4, 3), "shared_projections": False},
-            r"projection must have shape \(8, 3\)",
-        ),
-    ]:
-        rejects(message, attention.feature_map, "angular_hybrid", 3, 4, **arguments)
-    fixed = attention.feature_map("angular_hybrid", 3, 4, projection=torch.zeros(4, 3))
-    rejects("redraw needs projections given by name", fixed.redraw, torch.Generator())

@@ -89,8 +89,7 @@ def test_unbiased():
     ]
     values = estimate(HybridFeatures(parts, weights), x, y).squeeze(-1)
     exact = attention.kernels.softmax(x[0], y[0])
-    z = (values.mean() - exact) / (values.std() / heads**0.5)
-    assert abs(float(z)) < 4
+    assert abs(float((values.mean() - exact) / (values.std() / heads**0.5))) < 4
 
 
 def test_heads_and_fit():
@@ -154,5 +153,4 @@ def test_coefficients_are_independent_of_bases_with_their_seed(kind, seed):
     base = attention.feature_map("positive", D, 4, projection="iid", seed=seed)
     coefficient = kind(D, 4, projection="iid", seed=seed)  # type: ignore[call-arg]
     (tau,) = (t for name, t in coefficient.named_buffers() if name in ("tau", "features.omega"))
-    distances = torch.cdist(base.omega, tau)
-    assert distances.min() > 1e-3
+    assert torch.cdist(base.omega, tau).min() > 1e-3

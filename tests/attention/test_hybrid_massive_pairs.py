@@ -161,12 +161,3 @@ def test_tokens_without_a_base_of_their_own_train():
         fm.attend(x, y, y).square().sum().backward()
         assert x.grad.isfinite().all()
         assert y.grad.isfinite().all()
-
-
-def test_errors():
-    with pytest.raises(
-        ValueError, match="num_pairs must be at most 6, the number of pairs of clusters, got 7"
-    ):
-        attention.feature_map("clustered_hybrid", D, 5, **{**OPTIONS, "num_pairs": 7})
-    with pytest.raises(ValueError, match="num_pairs must be at least 1, got 0"):
-        attention.feature_map("clustered_hybrid", D, 5, **{**OPTIONS, "num_pairs": 0})

@@ -76,8 +76,7 @@ def test_error_of_drawn_estimates():
     )
     error = theory.nested_hybrid_mse(x, y, 5, of_inner, lambda_sigma=SIGMA, radius=RADIUS)
     for sample, expected in ((values, exact), ((values - exact).square(), error)):
-        z = (sample.mean() - expected) / sample.std() * math.sqrt(heads)
-        assert abs(float(z)) < 4
+        assert abs(float((sample.mean() - expected) / sample.std() * math.sqrt(heads))) < 4
     one, two = (values - values.mean())[::2], (values - values.mean())[1::2]
     assert abs(float((one * two).mean() / values.var())) < 0.05
 

@@ -32,8 +32,7 @@ def test_equals_the_quadratic_form(causal, dtype, tolerance):
 
 def test_heads_may_share_keys():
     phi_q, phi_k, v = features(2, 3, 5, 4), features(7, 4, seed=1), features(7, 2, seed=2)
-    computed = linear_attention(phi_q, phi_k, v)
-    assert_close(computed, quadratic(phi_q, phi_k, v, False))
+    assert_close(linear_attention(phi_q, phi_k, v), quadratic(phi_q, phi_k, v, False))
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -204,8 +203,7 @@ def test_diagnosis_counts_underflow():
     fm = attention.feature_map("oprf", 64, 64).fit(x, y)
     zeros = (fm.attend(x, y, torch.ones(64, 1)) == 0).double().mean()
     assert zeros > 0.5
-    found = attention.diagnose(fm, x, y)
-    assert zeros <= found.clamped_rows <= zeros + 0.1
+    assert zeros <= attention.diagnose(fm, x, y).clamped_rows <= zeros + 0.1
     assert attention.diagnose(fm.double(), x.double(), y.double()).clamped_rows == 0
     unseen = torch.arange(64) >= 9
     short = attention.feature_map("positive", 64, 64)

@@ -398,8 +398,7 @@ def test_qk_length_scales_queries_and_keys():
     x = tokens(2, 5, EMBED)
     query, key, value = module.project(x, x, x)
     for projected, unscaled in zip((query, key), plain.project(x, x, x)[:2], strict=True):
-        expected = 0.5 * nn.functional.normalize(unscaled, dim=-1)
-        assert_close(projected, expected)
+        assert_close(projected, 0.5 * nn.functional.normalize(unscaled, dim=-1))
     expected = nn.functional.scaled_dot_product_attention(query, key, value, scale=1.0)
     close(module(x, x, x)[0], exact.out_proj(expected.transpose(1, 2).flatten(-2)), 0.02)
     assert_close(module(9 * x, x, x)[0], module(x, x, x)[0], rtol=0.1, atol=0.1)

@@ -24,8 +24,7 @@ def test_curves_are_those_of_pairs(name, r):
     x, y = on_sphere(theta, r)
     options = {"num_lambda_features": 3} if name == "angular_hybrid" else {}
     expected = theory.mse(name, x, y, 5, **options).sqrt() / kernels.softmax(x, y)
-    computed = theory.relative_error(name, theta, r, 5, 3)
-    assert_close(computed, expected, rtol=1e-10, atol=0)
+    assert_close(theory.relative_error(name, theta, r, 5, 3), expected, rtol=1e-10, atol=0)
 
 
 @pytest.mark.parametrize("r", LENGTHS)
@@ -52,8 +51,7 @@ def test_angular_maximum(r, n):
     assert grid <= maximum <= grid * (1 + 1e-6)
     assert theory.max_relative_error("angular_hybrid", r, 4, n) == pytest.approx(2 * maximum)
     if r >= 1:
-        bound = theory.angular_relative_error_bound(r, 16, n)
-        assert maximum <= bound <= 10 * maximum
+        assert maximum <= theory.angular_relative_error_bound(r, 16, n) <= 10 * maximum
 
 
 @pytest.mark.parametrize(
@@ -118,8 +116,7 @@ def test_largest_variance_over_the_domain(sigma):
     delta = torch.linspace(0, 1.7, 1001, dtype=torch.float64).unsqueeze(-1)
     zero = torch.zeros_like(delta)
     kernel = kernels.gaussian(delta, zero, sigma)
-    doubled = kernels.gaussian(2 * delta, zero, sigma)
-    supremum = (1 + doubled - 2 * kernel**2).max().item()
+    supremum = (1 + kernels.gaussian(2 * delta, zero, sigma) - 2 * kernel**2).max().item()
     assert theory.largest_cosine_variance(1.7, sigma) == pytest.approx(supremum, rel=1e-12)
 
 

@@ -99,8 +99,7 @@ def error_by_definition(
     weight = probabilities.unsqueeze(-1)
     lam = values.unsqueeze(-1)
     if shared:
-        squared = (lam * first + (1 - lam) * second - SM).square()
-        return (weight * WEIGHT * squared).sum()
+        return (weight * WEIGHT * (lam * first + (1 - lam) * second - SM).square()).sum()
     a, b = first - SM, second - SM
     own = lam.square() * a.square() + (1 - lam).square() * b.square()
     return (weight * WEIGHT * own).sum()
@@ -143,8 +142,7 @@ def test_coupled_bases_with_projections_of_their_own(projection, one_sided):
     )
     moments = theory.bipolar_moments(x, y, 8)
     own = theory.mse("hyperbolic", x, y, m, projection=projection)
-    expected = moments[0] * own + moments[1] * other
-    assert_close(gaussian, expected, rtol=1e-12, atol=0)
+    assert_close(gaussian, moments[0] * own + moments[1] * other, rtol=1e-12, atol=0)
 
 
 def bipolar_values(sigma: float, radius: float, features: str) -> Tensor:
@@ -152,8 +150,7 @@ def bipolar_values(sigma: float, radius: float, features: str) -> Tensor:
     rho = 1 - math.exp(-2 * sigma**2 * radius**2)
     if features == "trig":
         return (1 - (sigma * LINE * (X - Y).norm()).cos()) / rho
-    norms = sigma**2 * (X @ X + Y @ Y)
-    return (1 - (sigma * LINE * (X + Y).norm() - norms).exp()) / rho
+    return (1 - (sigma * LINE * (X + Y).norm() - (sigma**2 * (X @ X + Y @ Y))).exp()) / rho
 
 
 @pytest.mark.parametrize("features", ["trig", "positive"])
@@ -161,15 +158,13 @@ def test_bipolar_coefficient_against_quadrature(features):
     sigma, radius = 0.8, 0.65
     values = bipolar_values(sigma, radius, features)
     mean = (LINE_WEIGHT * values).sum()
-    lam = theory.bipolar_coefficient(X, Y, sigma, radius)
-    assert_close(lam, mean, rtol=1e-10, atol=0)
+    assert_close(theory.bipolar_coefficient(X, Y, sigma, radius), mean, rtol=1e-10, atol=0)
     variance = (LINE_WEIGHT * (values - mean).square()).sum()
     for n in (1, 4):
         expected = (mean**2 + variance / n, (1 - mean) ** 2 + variance / n)
         computed = theory.bipolar_moments(X, Y, n, sigma, radius, features=features)
         assert_close(computed[:2], expected, rtol=1e-10, atol=0)
-        mixed = mean * (1 - mean) - variance / n
-        assert_close(computed[2], mixed, rtol=1e-10, atol=0)
+        assert_close(computed[2], mean * (1 - mean) - variance / n, rtol=1e-10, atol=0)
 
 
 @pytest.mark.parametrize(
@@ -217,8 +212,7 @@ def test_general_gaussian_coefficient_against_quadrature(features):
     assert lam.item() == pytest.approx(math.exp(-((X + M @ Y).square().sum()) / (2 * c**2)))
     for n in (1, 5):
         computed = theory.gaussian_coefficient_variance(X, Y, n, M, c, features=features)
-        expected = expectation((values - lam).square()) / n
-        assert_close(computed, expected, rtol=1e-9, atol=0)
+        assert_close(computed, expectation((values - lam).square()) / n, rtol=1e-9, atol=0)
 
 
 def test_orthogonal_coefficient_vectors_of_the_gaussian_hybrid():
@@ -284,8 +278,7 @@ def test_gaussian_mixture_against_quadrature(complex_a, default, features):
         A = theory.optimal_diagonal(query_center, key_centers[0], complex_a=complex_a)
         bases.append(complex_estimate(A.diag()))
         modulus = A.abs()
-        squares = (A * A).real
-        u, w = modulus * X / t, -squares.sign() * Y / modulus / t
+        u, w = modulus * X / t, -(A * A).real.sign() * Y / modulus / t
         if features == "trig":
             coefficients.append((OMEGA @ (u - w)).cos())
         else:
@@ -301,8 +294,7 @@ def test_gaussian_mixture_against_quadrature(complex_a, default, features):
     options |= {"coefficients": "gaussian", "num_lambda_features": n, "lambda_scale": t}
     options |= {"lambda_features": features, "default_base": default}
     computed = theory.mse("clustered_hybrid", X.expand(2, 3, -1), Y, m, **options)
-    expected = (moments * covariances).sum().expand(2, 3)
-    assert_close(computed, expected, rtol=1e-9, atol=0)
+    assert_close(computed, (moments * covariances).sum().expand(2, 3), rtol=1e-9, atol=0)
 
 
 def test_multiplications():

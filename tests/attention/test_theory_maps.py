@@ -14,6 +14,7 @@ from torch.testing import assert_close
 
 import attention
 from attention import theory
+from tests.attention.cases import doubles
 from tests.attention.quadrature import gaussian_nodes
 
 KERNELS = ("softmax", "gaussian")
@@ -152,8 +153,7 @@ def test_conformity_where_exponentials_overflow():
 @pytest.mark.parametrize("coupling", ["iid", "orthogonal", "simplex"])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_gerf_contains_positive_and_trig(coupling, kernel):
-    generator = torch.Generator().manual_seed(2)
-    x, y = torch.randn(2, 6, 4, generator=generator, dtype=torch.float64) / 2
+    x, y = doubles(2, 6, 4, seed=2) / 2
     for name, s in (("positive", 1), ("trig", -1)):
         general = theory.mse("gerf", x, y, 6, kernel=kernel, projection=coupling, A=0, s=s)
         special = theory.mse(name, x, y, 6, kernel=kernel, projection=coupling)
@@ -208,8 +208,7 @@ def test_optimal_parameters(name):
         assert (slope.abs() < 1e-5 * (slopes[1] - slopes[0]).abs()).all()
         for factor in (0.7, 1.3):
             near = best * factor if name != "geometric" else 1 - (1 - best) * factor
-            worse = theory.mse(name, x, y, 2, **{parameter: near}, **options)
-            assert (worse > least).all()
+            assert (theory.mse(name, x, y, 2, **{parameter: near}, **options) > least).all()
         if parameter == "A":
             turned = torch.complex(best, torch.full_like(best, 0.02))
             assert (theory.mse("gerf", x, y, 2, **{"A": turned, **options}) > least).all()
@@ -221,17 +220,14 @@ def test_limits_of_the_parameters():
         for function in (theory.oprf_parameter, theory.gerf_parameter):
             assert function(vector(0.0), d) == 0
         # 1 - rho -> 2 v2/d for small sums, rho -> d/(2 v2) for large ones.
-        small = theory.oprf_parameter(tiny, d)
-        assert_close(small, -tiny / (2 * d), rtol=1e-7, atol=0)
-        far = theory.oprf_parameter(large, d)
-        assert_close(far, -large / (4 * d), rtol=1e-6, atol=0)
+        assert_close(theory.oprf_parameter(tiny, d), -tiny / (2 * d), rtol=1e-7, atol=0)
+        assert_close(theory.oprf_parameter(large, d), -large / (4 * d), rtol=1e-6, atol=0)
         v2 = vector(0.0, 0.1, d / 2, d / 2 + 1e-9, 40.0)
         rho = theory.oprf_rho(v2, d)
         assert_close(
             2 * v2 * rho**2 + (2 * v2 + d) * rho, torch.full_like(v2, d), rtol=1e-14, atol=0
         )
-        a = theory.oprf_parameter(v2, d)
-        assert_close(1 / (1 - 8 * a), rho, rtol=1e-14, atol=0)
+        assert_close(1 / (1 - 8 * theory.oprf_parameter(v2, d)), rho, rtol=1e-14, atol=0)
     # e = rho - 1 of s = -1: d e/4 -> z2/2 near 0, d e/4 -> z2 exp(-2 z2) far away.
     near = theory.gerf_parameter(vector(1e-8), 3)
     assert_close(near, vector(2e-8 / 3 / 8), rtol=1e-6, atol=0)
@@ -275,12 +271,10 @@ def test_tail_bound_is_of_the_largest_feature():
     """For x = y the bound is met at the omega that maximises f1 f2, found on a fine grid."""
     x, a, m, error = vector(0.8), -0.15, 40, 0.3
     omega = torch.linspace(-20, 20, 400_001, dtype=torch.float64).unsqueeze(-1)
-    largest = gerf_term(omega, x, x, a, 1).max()
-    expected = 2 * (-2 * m * error**2 / largest**2).exp()
+    expected = 2 * (-2 * m * error**2 / gerf_term(omega, x, x, a, 1).max() ** 2).exp()
     bound = theory.oprf_tail_bound(x, x, m, error, a, kernel="gaussian")
     assert bound.item() == pytest.approx(expected.item(), rel=1e-8)
-    scale = math.exp(0.64)
-    softmax = theory.oprf_tail_bound(x, x, m, error * scale, a)
+    softmax = theory.oprf_tail_bound(x, x, m, error * math.exp(0.64), a)
     assert softmax.item() == pytest.approx(bound.item(), rel=1e-12)
 
 
@@ -297,8 +291,7 @@ def test_tail_bound_holds_where_the_printed_one_fails():
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_gap_is_the_difference_of_errors(kernel):
-    generator = torch.Generator().manual_seed(6)
-    x, y = torch.randn(2, 6, 4, generator=generator, dtype=torch.float64) / 2
+    x, y = doubles(2, 6, 4, seed=6) / 2
     for name in ("gerf", "hyperbolic", "oprf", "positive", "trig", "trig_phase"):
         for coupling in ("iid", "orthogonal", "simplex"):
             independent = theory.mse(name, x, y, 6, kernel=kernel)
@@ -339,8 +332,7 @@ def test_gap_bound(kernel):
 @pytest.mark.parametrize(("m", "d"), [(1, 5), (3, 5), (5, 5), (13, 5), (64, 64), (2, 2), (3, 3)])
 def test_small_sums(m, d):
     """kappa is the slope of m exp(2|x|^2+2|y|^2) MSE at |x+y|^2 = 0."""
-    generator = torch.Generator().manual_seed(7)
-    x = torch.randn(d, generator=generator, dtype=torch.float64) / d
+    x = doubles(d, seed=7) / d
     step = torch.zeros(d, dtype=torch.float64)
     step[0] = 1e-4
     for name in ("iid", "orthogonal", "simplex"):

@@ -10,6 +10,7 @@ from torch.testing import assert_close
 
 from attention import theory
 from attention.theory.base import times_exp
+from tests.attention.cases import doubles
 from tests.attention.test_theory_maps import ALL_DISCRETE, KERNELS, vector
 from tests.pairwise import pairwise
 
@@ -58,8 +59,7 @@ OPPOSITE: list[tuple[str, dict[str, Any]]] = [
 def test_no_error_is_undefined(case, kernel, dtype):
     """Factors overflow and vanish together at y = x and y = -x, for lengths up to 40."""
     name, options = case
-    generator = torch.Generator().manual_seed(9)
-    drawn = torch.randn(40, 4, generator=generator, dtype=torch.float64)
+    drawn = doubles(40, 4, seed=9)
     lengths = torch.arange(1.0, 41.0, dtype=torch.float64).unsqueeze(-1)
     x = (lengths * drawn / drawn.norm(dim=-1, keepdim=True)).to(dtype)
     y = torch.stack((x, -x))
@@ -159,8 +159,7 @@ def test_gradient_through_the_coupling():
 
 def test_cosine_errors_near_equal_points_keep_their_digits():
     """In float32, where p and q of Theorem 3.2 all but cancel for s = -1."""
-    generator = torch.Generator().manual_seed(0)
-    x, y = 1e-4 * torch.randn(2, 1000, 4, generator=generator, dtype=torch.float64)
+    x, y = 1e-4 * doubles(2, 1000, 4)
     expected = theory.mse("gerf", x, y, 8, s=-1)
     computed = theory.mse("gerf", x.float(), y.float(), 8, s=-1)
     assert_close(computed.double(), expected, rtol=1e-4, atol=0)

@@ -38,8 +38,7 @@ def test_mass_moment_and_conformity(coupling, dim):
     density = theory.resultant_density(coupling, W, dim)
     assert integral(density) == pytest.approx(1, abs=1e-6)
     length = math.sqrt(2) * math.exp(math.lgamma((dim + 1) / 2) - math.lgamma(dim / 2))
-    cosine = -1 / (dim - 1) if coupling == "simplex" else 0.0
-    expected = 2 * dim + 2 * cosine * length**2
+    expected = 2 * dim + 2 * (-1 / (dim - 1) if coupling == "simplex" else 0.0) * length**2
     assert integral(density * W.square()) == pytest.approx(expected, rel=1e-6)
     if dim == 3:
         for v in (0.5, 1.5):

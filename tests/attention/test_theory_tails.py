@@ -126,7 +126,6 @@ def test_parts_of_the_uniform_bound(epsilon):
 def test_features_grow_as_the_theorem_has_it():
     """With (1-4A)^(d/2) but for a logarithm, and not with its square; and d/eps^2 log."""
     few, many = (theory.uniform_attention_features(6, 0.1, 0.2, 0.1, A) for A in (-50.0, -5e5))
-    power = math.log(many / few) / math.log((1 + 2e6) / 201)
-    assert 3 <= power < 3.5
+    assert 3 <= (math.log(many / few) / math.log((1 + 2e6) / 201)) < 3.5
     coarse, fine = (theory.uniform_attention_features(6, 1.0, e, 0.1, -0.1) for e in (0.02, 0.002))
     assert 100 < fine / coarse < 200

@@ -20,8 +20,7 @@ PACKAGES = (*PACKAGES, "safetensors", "scipy", "sklearn", "yaml")
 
 
 def test_attention_works_where_nothing_but_pytorch_can_be_imported():
-    script = str(Path(__file__).with_name("torch_alone.py"))
-    code = BLOCKED % (PACKAGES, script)
+    code = BLOCKED % (PACKAGES, str(Path(__file__).with_name("torch_alone.py")))
     command = [sys.executable, "-W", "error", "-W", "ignore:Failed to initialize NumPy", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -100,8 +100,7 @@ def test_vmap_over_an_attn_mask_needs_is_causal():
     def run(x: Tensor, mask: Tensor, is_causal: bool = True) -> Tensor:
         return ours(x, x, x, attn_mask=mask, is_causal=is_causal)[0]
 
-    expected = ours(x, x, x, is_causal=True)[0]
-    assert_close(torch.func.vmap(run)(x, later), expected)
+    assert_close(torch.func.vmap(run)(x, later), ours(x, x, x, is_causal=True)[0])
     with pytest.raises(ValueError, match="attn_mask must come with is_causal=True where its"):
         torch.func.vmap(lambda x, mask: run(x, mask, False))(x, later)
 
