@@ -8,7 +8,6 @@ from torch.testing import assert_close
 import attention
 import attention.linear
 from attention import streaming
-from attention.joining import Rows
 from attention.relative import relative_gradient
 from tests.attention.cases import tokens
 
@@ -70,18 +69,6 @@ def test_gradients_are_the_same_in_range_and_out_of_it(size):
     with torch.no_grad():
         assert_close(relative_gradient(left, right, mantissa), expected)
     assert_close(relative_gradient(left, right, mantissa), expected)
-
-
-@pytest.mark.parametrize("gradients", [False, True])
-@pytest.mark.parametrize("sizes", [(5,), (2, 2, 1), (4, 1)])
-def test_blocks_of_rows_are_joined(sizes, gradients):
-    whole = tokens(2, 5, 3).requires_grad_(gradients)
-    with torch.set_grad_enabled(gradients):
-        rows = Rows(5)
-        for block in whole.split(sizes, -2):
-            rows.add(block)
-        assert torch.equal(rows.whole(), whole)
-    assert rows.whole().requires_grad == gradients
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

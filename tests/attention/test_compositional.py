@@ -168,7 +168,8 @@ def test_skeleton_kernel_is_the_recurrence():
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=repr)
-def test_activations_are_their_series(activation):
+def test_activations(activation):
+    """Values, derivatives and sampled degrees are those of the series."""
     a = activation.coefficients(60)
     r = np.array([-0.7, -0.2, 0.0, 0.3, 0.8])
     assert (a >= 0).all()
@@ -178,10 +179,6 @@ def test_activations_are_their_series(activation):
     assert float(activation.value(np.array(1.0))) == pytest.approx(1.0, rel=1e-14)
     assert len(activation.coefficients(2)) == 2
     np.testing.assert_array_equal(activation.coefficients(2), a[:2])
-
-
-@pytest.mark.parametrize("activation", ACTIVATIONS, ids=repr)
-def test_degrees_follow_the_coefficients(activation):
     draws = 100_000
     degrees = activation.sample(np.random.default_rng(3), draws)
     counts = np.bincount(degrees, minlength=12)[:12]
@@ -221,7 +218,7 @@ def test_complexity_of_the_papers_deep_structure():
     assert deep.expected_calls == pytest.approx(1 + 1 + 1 + 0.25)
 
 
-def test_norms():
+def test_norms_variances_and_bounds():
     assert layered().norm == 1
     assert single(Sphere((0, 1)), ReLU()).norm == 1
     assert single(Sphere((0, 1, 2, 3))).norm == pytest.approx(math.sqrt(2))
@@ -229,24 +226,11 @@ def test_norms():
     assert single(Coordinate((0, 1, 2)), Polynomial((0, 0.5, 0.5))).norm == pytest.approx(3)
     assert single(Coordinate((0, 1, 2)), Identity()).norm == pytest.approx(math.sqrt(3))
     assert single(Coordinate((0, 1, 2)), ReLU()).norm == math.inf
-
-
-@pytest.mark.parametrize("name", ["sphere", "coordinate", "direction", "sphere in the plane"])
-def test_no_feature_exceeds_the_norm(name):
-    skeleton, x, _ = CASES[name]
-    size = np.abs(c.draw(skeleton, 2000, np.random.default_rng(0)).psi([x]))
-    assert size.max() <= skeleton.norm * (1 + 1e-12)
-
-
-def test_variance_divides_by_the_number_of_features_and_may_be_infinite():
     skeleton, x, y = CASES["uneven"]
     assert c.variance(skeleton, x, y, 5) == pytest.approx(c.variance(skeleton, x, y) / 5)
     one_hot = [1.0, 0.0, 0.0]
     assert c.variance(single(Coordinate((0, 1, 2)), ReLU()), one_hot, one_hot) == math.inf
     assert c.variance(skeleton, x, x) == pytest.approx(0, abs=1e-15)
-
-
-def test_bounds():
     assert c.sufficient_features(0.1, 0.05, 2.0) == pytest.approx(16 * 737.7758908227872)
     assert c.function_error(3.0, 4, 2.0) == pytest.approx(3.0)
     assert c.regularisation(2.0, 5.0, 50, 3.0) == pytest.approx(math.sqrt(2) * 6 / (5 * 50**0.5))
@@ -255,6 +239,13 @@ def test_bounds():
     # At the chosen lambda, the two terms of eq 7 that hold it are sqrt8 rho B C / sqrt m.
     chosen = c.regularisation(2.0, 5.0, 50, 3.0)
     assert chosen * 25 + 2 * 4 * 9 / (chosen * 50) == pytest.approx(excess - 3)
+
+
+@pytest.mark.parametrize("name", ["sphere", "coordinate", "direction", "sphere in the plane"])
+def test_no_feature_exceeds_the_norm(name):
+    skeleton, x, _ = CASES[name]
+    size = np.abs(c.draw(skeleton, 2000, np.random.default_rng(0)).psi([x]))
+    assert size.max() <= skeleton.norm * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -315,10 +306,7 @@ def test_a_budget_of_distinct_features():
     gaussian = c.draw_distinct(single(Gaussian((0,)), Exponential(1.0)), 50, rng)
     assert len(gaussian) == 50
     assert gaussian.degrees().sum() == 49
-
-
-def test_a_budget_stops_at_the_first_feature_too_many():
-    """Two of three equally likely features: the draws before the third kind appears."""
+    # Two of three equally likely features: the draws before the third kind appears.
     three = single(Coordinate((0, 1, 2)))
     rng = np.random.default_rng(0)
     runs = [c.draw_distinct(three, 2, rng).draws for _ in range(1000)]

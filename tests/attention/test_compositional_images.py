@@ -13,7 +13,8 @@ def pictures(n: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(0).random((n, *shape))
 
 
-def test_a_patch_of_a_colour_picture_averages_all_its_channels():
+def test_image_skeletons():
+    """A patch averages all channels; its components are the inputs of its node alone."""
     images = pictures(5, 4, 5, 3)
     skeleton = c.image_skeleton(4, 5, [(2, 1, Exponential(0.25))], ReLU(), scale=2.0, channels=3)
     assert skeleton.num_columns == len(skeleton.inputs) == 60
@@ -26,9 +27,6 @@ def test_a_patch_of_a_colour_picture_averages_all_its_channels():
     ]
     exact = ReLU().value(np.mean(patches, axis=0))
     assert_allclose(skeleton.gram(images.reshape(5, -1)), exact, atol=1e-12)
-
-
-def test_components_of_a_patch_are_the_inputs_of_its_node_alone():
     skeleton = c.image_skeleton(
         24, 24, [(4, 2, ReLU()), (5, 2, ReLU())], ReLU(), components=10, channels=3
     )

@@ -72,16 +72,13 @@ def reset_one_by_one(module: nn.Module, *, parents_first: bool = True) -> None:
 
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_every_map_leaves_the_meta_device_as_it_is_built_elsewhere(name, options):
+    """Also by the recipes that reset every module."""
     for projection in couplings(name):
         expected = build(name, projection, **options)
         with torch.device("meta"):
             emptied = build(name, projection, **options)
         dirty_memory()
         assert_same(emptied.to_empty(device="cpu"), expected)
-
-
-@pytest.mark.parametrize(("name", "options"), CASES)
-def test_the_recipes_that_reset_every_module(name, options):
     expected = build(name, **options)
     emptied = build(name, device="meta", **options).to_empty(device="cpu")
     for part in emptied.modules():
@@ -97,6 +94,7 @@ def test_the_recipes_that_reset_every_module(name, options):
 
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_resetting_takes_back_fitting_drawing_and_emptying(name, options):
+    """A state is assigned whole."""
     expected, fm = build(name, **options), build(name, **options)
     x = torch.rand(2, 20, 4, generator=torch.Generator().manual_seed(0)) + 1
     fm.fit(x, 0.5 * x)
@@ -112,10 +110,6 @@ def test_resetting_takes_back_fitting_drawing_and_emptying(name, options):
     fm.double().reset_parameters()
     for ours, exact in zip(fm.buffers(), double.buffers(), strict=True):
         assert_close(ours, exact)
-
-
-@pytest.mark.parametrize(("name", "options"), CASES)
-def test_a_state_of_its_own_is_assigned_whole(name, options):
     source = build(name, **options)
     x = torch.rand(2, 20, 4, generator=torch.Generator().manual_seed(0)) + 1
     source.fit(x, 0.5 * x)
@@ -138,7 +132,8 @@ def test_the_default_dtype_at_construction_counts():
     assert_same(fm, expected)
 
 
-def test_a_tensor_that_was_given_is_kept_whatever_becomes_of_it():
+def test_given_tensors():
+    """They are kept whatever happens to the original."""
     omega = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
     expected = build("positive", omega.clone())
     with torch.device("meta"):
@@ -147,6 +142,25 @@ def test_a_tensor_that_was_given_is_kept_whatever_becomes_of_it():
     dirty_memory()
     assert_same(beside.to_empty(device="cpu"), expected)
     assert_same(moved.to_empty(device="cpu"), expected)
+    # A tensor given on the meta device: nothing can be drawn, and nothing is made up.
+    softmax = nn.MultiheadAttention(8, 2)
+
+    def make() -> attention.RandomFeatureAttention:
+        with torch.device("meta"):
+            return attention.RandomFeatureAttention(
+                8, 2, "positive", 6, projection=torch.ones(6, 4)
+            )
+
+    layer = make().to_empty(device="cpu")
+    assert layer.feature_map.omega.isnan().all()
+    rejects("PositiveFeatures cannot reset omega, which was given", layer.reset_parameters)
+    with pytest.raises(ValueError, match=r"the state must hold feature_map.omega, which was given"):
+        layer.load_state_dict(softmax.state_dict())
+    with pytest.raises(ValueError, match="the state must hold omega of PositiveFeatures"):
+        make().load_state_dict(softmax.state_dict(), assign=True)
+    whole = attention.RandomFeatureAttention(8, 2, "positive", 6)
+    layer.load_state_dict(whole.state_dict())
+    assert_same(layer, whole)
 
 
 def test_hybrids_of_modules_that_were_given():
@@ -199,25 +213,3 @@ def test_resetting_a_module_resets_its_map():
     layer.reset_parameters()
     assert_same(layer.feature_map, before.feature_map)
     assert not torch.equal(layer.in_proj_weight, before.in_proj_weight)
-
-
-def test_numbers_that_never_were_are_asked_for():
-    """A tensor given on the meta device: nothing can be drawn, and nothing is made up."""
-    softmax = nn.MultiheadAttention(8, 2)
-
-    def make() -> attention.RandomFeatureAttention:
-        with torch.device("meta"):
-            return attention.RandomFeatureAttention(
-                8, 2, "positive", 6, projection=torch.ones(6, 4)
-            )
-
-    layer = make().to_empty(device="cpu")
-    assert layer.feature_map.omega.isnan().all()
-    rejects("PositiveFeatures cannot reset omega, which was given", layer.reset_parameters)
-    with pytest.raises(ValueError, match=r"the state must hold feature_map.omega, which was given"):
-        layer.load_state_dict(softmax.state_dict())
-    with pytest.raises(ValueError, match="the state must hold omega of PositiveFeatures"):
-        make().load_state_dict(softmax.state_dict(), assign=True)
-    whole = attention.RandomFeatureAttention(8, 2, "positive", 6)
-    layer.load_state_dict(whole.state_dict())
-    assert_same(layer, whole)

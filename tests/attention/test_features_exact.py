@@ -67,18 +67,10 @@ def test_expectation_over_gaussians(name, options, kernel):
 def test_expectation_over_phases(kernel):
     """Eight equal steps of the offset integrate its harmonics away."""
     (x, y), m = pair(), len(OMEGA)
-    steps = torch.arange(8, dtype=torch.float64) * math.pi / 4 + 0.1
-    values = [
-        expectation(
-            attention.feature_map(
-                "trig_phase", 2, m, kernel=kernel, projection=OMEGA, phase=b.expand(m)
-            ),
-            x,
-            y,
-            WEIGHT,
-        )
-        for b in steps
-    ]
+    options, values = {"kernel": kernel, "projection": OMEGA}, []
+    for b in torch.arange(8, dtype=torch.float64) * math.pi / 4 + 0.1:
+        fm = attention.feature_map("trig_phase", 2, m, phase=b.expand(m), **options)
+        values.append(expectation(fm, x, y, WEIGHT))
     exact = getattr(attention.kernels, kernel)(x, y)
     assert_close(torch.stack(values).mean(), exact, rtol=1e-9, atol=0)
 
@@ -127,8 +119,8 @@ def test_integers_have_their_distribution(name, option, value):
         assert abs(seen - count) <= 4 * math.sqrt(count) + 1e-9
 
 
-def test_relu_kernel():
-    """The kernel that its docstring states, by quadrature in polar coordinates."""
+def test_formulas_of_comparisons():
+    # The kernel that its docstring states, by quadrature in polar coordinates.
     x, y = pair()
     m, epsilon = 4096, 0.2
     turn = (torch.arange(m, dtype=torch.float64) + 0.5) * 2 * math.pi / m
@@ -142,9 +134,6 @@ def test_relu_kernel():
     expected = arc / 2 + epsilon * (x.norm() + y.norm()).item() / math.pi + epsilon**2
     assert (fm.queries(x) * fm.keys(y)).sum(-1).item() == pytest.approx(expected, rel=1e-6)
     assert (none.queries(x) * none.keys(y)).sum().item() == pytest.approx(epsilon**2)
-
-
-def test_elu_formula():
     fm = attention.feature_map("elu", 3, 1, **DOUBLE)
     u = torch.tensor([-2.0, 0.0, 3.0], dtype=torch.float64)
     expected = torch.tensor([math.exp(-2), 1.0, 4.0], dtype=torch.float64)

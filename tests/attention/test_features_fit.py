@@ -90,8 +90,8 @@ def test_shift_lies_just_below_both_data_sets(name, kernel):
 
 
 @pytest.mark.parametrize("complex_a", [True, False])
-def test_diagonal_from_centers(complex_a):
-    """Clusters of one vector, with equal and opposite signs: the paper's optimum."""
+def test_diagonals(complex_a):
+    # Clusters of one vector, with equal and opposite signs: the paper's optimum.
     x, y = data(1, 1, 3), data(1, 1, 3, seed=1) * torch.tensor([1.0, 1.0, -1.0])
     options = {"complex_a": complex_a, **DOUBLE}
     fm = attention.feature_map("complex_exponential", 3, 4, **options).fit(x, y)
@@ -106,11 +106,7 @@ def test_diagonal_from_centers(complex_a):
     estimate = (fm.queries(centers[0]) * fm.keys(centers[1])).sum(-1)
     if complex_a:
         assert_close(estimate, exact, rtol=1e-12, atol=0)
-
-
-@pytest.mark.parametrize("complex_a", [True, False])
-def test_diagonal_is_least_over_clusters_with_spread(complex_a):
-    """Of all moduli, the mean loss over all pairs is least at those of `fit`."""
+    # Of all moduli, the mean loss over all pairs is least at those of `fit`.
     x, y = data(2, 5, 3), 2 * data(2, 4, 3, seed=1) * torch.tensor([1.0, 1.0, -1.0])
     options = {"complex_a": complex_a, **DOUBLE}
     fm = attention.feature_map("complex_exponential", 3, 4, **options).fit(x, y)
@@ -121,14 +117,19 @@ def test_diagonal_is_least_over_clusters_with_spread(complex_a):
         assert theory.center_loss(*pairs, factors * A).mean() > least
 
 
-def test_entries_are_imaginary_where_means_dominate():
-    """Means of 0.8 and 0.65 of the root mean squares, product 0.52; then 0.48; then -0.52."""
+def test_entries_of_diagonals():
+    # Means of 0.8 and 0.65 of the root mean squares, product 0.52; then 0.48; then -0.52.
     shares = torch.tensor([[0.8, 0.8, 0.8], [0.65, 0.6, -0.65]], dtype=torch.float64)
     side = torch.tensor([[-1.0], [1.0]], dtype=torch.float64)
     x, y = (share + (1 - share.square()).sqrt() * side for share in shares)
     fm = attention.feature_map("complex_exponential", 3, 4, **DOUBLE).fit(x, 4 * y)
     expected = torch.tensor([2j, 2, 2], dtype=torch.complex128)
     assert_close(torch.complex(fm.A_real, fm.A_imag), expected)
+    x = torch.tensor([[0.0, 0.0, 1.0]], dtype=torch.float64)
+    y = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
+    fm = attention.feature_map("complex_exponential", 3, 4, **DOUBLE).fit(x, y)
+    moduli = torch.hypot(fm.A_real, fm.A_imag)
+    assert_close(moduli, torch.tensor([10.0, 1.0, 0.1], dtype=torch.float64))
 
 
 def attention_error(fm: attention.FeatureMap, x: Tensor, y: Tensor) -> Tensor:
@@ -157,16 +158,9 @@ def test_fit_does_no_harm_to_centred_data_and_helps_tight_clusters(name):
         assert attention_error(fm.fit(x, y), x, y) < largest * before
 
 
-def test_diagonal_is_held_within_the_cap():
-    x = torch.tensor([[0.0, 0.0, 1.0]], dtype=torch.float64)
-    y = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
-    fm = attention.feature_map("complex_exponential", 3, 4, **DOUBLE).fit(x, y)
-    moduli = torch.hypot(fm.A_real, fm.A_imag)
-    assert_close(moduli, torch.tensor([10.0, 1.0, 0.1], dtype=torch.float64))
-
-
 @pytest.mark.parametrize("name", FITTED)
 def test_fit_moves_the_map_and_its_state(name):
+    """Data without statistics is refused."""
     x, y = data(2, 5, 3), data(2, 4, 3, seed=1)
     fm = attention.feature_map(name, 3, 40, seed=1, **DOUBLE)
     before = fm.queries(x) @ fm.keys(y).mT
@@ -181,6 +175,12 @@ def test_fit_moves_the_map_and_its_state(name):
     assert torch.equal(fresh.queries(x) @ fresh.keys(y).mT, fm.queries(x) @ fm.keys(y).mT)
     same = (torch.equal(parameters(fresh)[key], value) for key, value in parameters(fm).items())
     assert all(same)
+    fm = attention.feature_map(name, 3, 4, **DOUBLE)
+    good = data(5, 3)
+    rejects(r"fit needs at least one token in x .* got shape \(0, 3\)", fm.fit, good[:0], good)
+    rejects(r"token in y and finite entries, got shape \(5, 3\)", fm.fit, good, good / 0)
+    rejects(r"y must have last dimension 3, got shape \(5, 2\)", fm.fit, good, good[:, :2])
+    assert fm.fit(good[0], good[1]) is fm
 
 
 @pytest.mark.parametrize("name", ["poisson", "geometric", "poisson_plus", "geometric_plus"])
@@ -213,16 +213,6 @@ def test_given_parameters_stay(name, options):
     before = copy.deepcopy(parameters(fm))
     fm.fit(x, y)
     assert all(torch.equal(before[key], value) for key, value in parameters(fm).items())
-
-
-@pytest.mark.parametrize("name", FITTED)
-def test_data_without_statistics_is_refused(name):
-    fm = attention.feature_map(name, 3, 4, **DOUBLE)
-    good = data(5, 3)
-    rejects(r"fit needs at least one token in x .* got shape \(0, 3\)", fm.fit, good[:0], good)
-    rejects(r"token in y and finite entries, got shape \(5, 3\)", fm.fit, good, good / 0)
-    rejects(r"y must have last dimension 3, got shape \(5, 2\)", fm.fit, good, good[:, :2])
-    assert fm.fit(good[0], good[1]) is fm
 
 
 HEADS: list[tuple[str, dict[str, Any]]] = [

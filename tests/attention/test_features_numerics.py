@@ -99,12 +99,8 @@ def test_negative_inputs_are_refused_in_attention_only(name):
     assert plus.attend(-x, y[:4], values[:4]).isfinite().all()
 
 
-def test_given_phase_is_not_redrawn():
-    fm = attention.feature_map("trig_phase", 3, 4, phase=torch.zeros(4))
-    rejects("redraw needs a map that drew its phase", fm.redraw, torch.Generator())
-
-
-def test_phases_fill_the_circle():
+def test_phases():
+    """They fill the circle; given ones are not redrawn."""
     fm = attention.feature_map("trig_phase", 2, 40_000, projection="iid", **DOUBLE)
     assert fm.phase.min() >= 0
     assert fm.phase.max() < 2 * math.pi
@@ -116,6 +112,8 @@ def test_phases_fill_the_circle():
     # Independent of the vectors, though one generator draws both.
     together = torch.stack((*fm.omega.T, fm.phase)).corrcoef() - torch.eye(3)
     assert together.abs().max() < 0.02
+    fm = attention.feature_map("trig_phase", 3, 4, phase=torch.zeros(4))
+    rejects("redraw needs a map that drew its phase", fm.redraw, torch.Generator())
 
 
 def test_abstract_maps_say_so():

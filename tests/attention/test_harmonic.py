@@ -88,6 +88,7 @@ def test_a_torus_keeps_the_frequencies_of_largest_weight():
 
 
 def test_the_kernel_is_von_mises_where_frequencies_are_many():
+    """Which is a Gaussian close by."""
     generator = torch.Generator().manual_seed(0)
     x, y = 4 * torch.rand(2, 9, 2, generator=generator, **DOUBLE) - 2
     settings = {"kappa": (3.0, 8.0), "period": (2.0, 0.7)}
@@ -98,9 +99,6 @@ def test_the_kernel_is_von_mises_where_frequencies_are_many():
         pairs = x[:, None, own], y[None, :, own]
         expected = expected * attention.kernels.von_mises(*pairs, kappa, period)
     assert_close(fm.queries(x) @ fm.keys(y).mT, expected, rtol=1e-10, atol=1e-12)
-
-
-def test_von_mises_is_a_gaussian_close_by():
     x, y = torch.tensor([[0.3, 0.31]], **DOUBLE), torch.tensor([[0.31, 0.29]], **DOUBLE)
     kappa, period = 112.0, 2.0
     expected = attention.kernels.gaussian(x, y, period / (2 * math.pi * math.sqrt(kappa)))

@@ -68,7 +68,7 @@ def test_zero_one_equals_its_definition(complex_a, kernel):
 
 
 def test_no_error_at_the_centres():
-    """Complex A: for every pair of centres; real A leaves an error where signs agree."""
+    # Complex A: for every pair of centres; real A leaves an error where signs agree.
     query_centers, key_centers = CENTERS
     options = {"query_centers": query_centers, "key_centers": key_centers, **F64}
     x, y = query_centers.repeat_interleave(3, 0), key_centers.repeat(2, 1)
@@ -77,10 +77,7 @@ def test_no_error_at_the_centres():
     assert_close(estimate(fm, x, y), exact, rtol=1e-12, atol=0)
     real = attention.feature_map("clustered_hybrid", D, 5, complex_a=False, **options)
     assert float((estimate(real, x, y) - exact).abs().max()) > 1e-3
-
-
-def test_limits_and_zeros_of_the_centres():
-    """|A| is 1 where both centres are zero, and held between the limits where one is."""
+    # |A| is 1 where both centres are zero, and held between the limits where one is.
     r = torch.tensor([[0.0, 0.0, 0.5, -0.2]], dtype=torch.float64)
     s = torch.tensor([[0.0, 0.3, 0.0, 0.3]], dtype=torch.float64)
     fm = ClusteredHybrid(D, 3, query_centers=r, key_centers=s, a_limits=(0.1, 8.0), **F64)
@@ -138,8 +135,8 @@ def test_gaussian_equals_its_definition(complex_a, lambda_features, default_base
 
 
 @pytest.mark.parametrize("coefficients", ["zero_one", "gaussian"])
-def test_unbiased(coefficients):
-    """Away from the centres, 20,000 draws at once, as heads; |z| > 4 once in 16,000 tries."""
+def test_draws(coefficients):
+    # Away from the centres, 20,000 draws at once, as heads; |z| > 4 once in 16,000 tries.
     query_centers, key_centers = CENTERS
     heads = 20_000
     options = {"projection": "iid", "query_centers": query_centers[:1].expand(heads, 1, D)}
@@ -152,13 +149,23 @@ def test_unbiased(coefficients):
     assert abs(float(z)) < 4
     one, two = (values - values.mean())[::2], (values - values.mean())[1::2]
     assert abs(float((one * two).mean() / values.var())) < 0.05
+    # The vectors are those of the named couplings, drawn in this order from one generator.
+    fm = attention.feature_map(
+        "clustered_hybrid", D, 3, coefficients=coefficients, num_lambda_features=2, **F64
+    )
+    fm.redraw(torch.Generator().manual_seed(5))
+    generator = torch.Generator().manual_seed(5)
+    assert torch.equal(fm.omega, attention.projection("orthogonal", 3, D, generator, **F64))
+    if coefficients == "gaussian":
+        taus = attention.projection("orthogonal", 2, D, generator, **F64)
+        assert torch.equal(fm.lambda_map.omega, taus)
 
 
 def clouds(seed: int, centers: Tensor, count: int) -> Tensor:
     return torch.cat([c + points(count, seed + n, 0.02) for n, c in enumerate(centers)])
 
 
-def test_fit_finds_the_centres():
+def test_fit_finds_centres_and_diagonals():
     pytest.importorskip("sklearn")
     x, y = clouds(30, CENTERS[0], 40), clouds(40, CENTERS[1], 40)
     fm = attention.feature_map("clustered_hybrid", D, 8, num_key_clusters=3, **F64)
@@ -176,6 +183,15 @@ def test_fit_finds_the_centres():
     given.fit(x, y)
     assert_close(given.query_centers, CENTERS[0], rtol=0, atol=0)
     rejects("fit needs at least 3 tokens for as many clusters, got 2", fm.fit, x, y[:2])
+    # |A|^4 is the ratio of mean squares within the clusters, whatever the centres' signs.
+    pytest.importorskip("sklearn")
+    x, y = points(200, 1, 0.3), points(200, 2, 0.6)
+    x[:, 0], y[:, 0] = x[:, 0] + 3, y[:, 0] + 3
+    options = {"num_query_clusters": 1, "num_key_clusters": 1, **F64}
+    fm = attention.feature_map("clustered_hybrid", D, 3, **options).fit(x, y)
+    variances = [u.mean(0).square() + u.var(0) for u in (x, y)]
+    assert_close(fm.moduli[0, 0], (variances[1] / variances[0]) ** 0.25)
+    assert fm.imaginary[0, 0].tolist() == [True, False, False, False]
 
 
 def test_second_moments_of_clusters():
@@ -194,18 +210,6 @@ def test_second_moments_of_clusters():
     assert_close(root_mean_squares(few[-1:], few[-1:]), few[-1:].abs(), rtol=1e-15, atol=0)
 
 
-def test_diagonal_of_fitted_clusters():
-    """|A|^4 is the ratio of mean squares within the clusters, whatever the centres' signs."""
-    pytest.importorskip("sklearn")
-    x, y = points(200, 1, 0.3), points(200, 2, 0.6)
-    x[:, 0], y[:, 0] = x[:, 0] + 3, y[:, 0] + 3
-    options = {"num_query_clusters": 1, "num_key_clusters": 1, **F64}
-    fm = attention.feature_map("clustered_hybrid", D, 3, **options).fit(x, y)
-    variances = [u.mean(0).square() + u.var(0) for u in (x, y)]
-    assert_close(fm.moduli[0, 0], (variances[1] / variances[0]) ** 0.25)
-    assert fm.imaginary[0, 0].tolist() == [True, False, False, False]
-
-
 @pytest.mark.parametrize("side", ["fitted", "given"])
 def test_states_restore_the_diagonals(side):
     """Into a map whose own A was another, of centres or of `fit`."""
@@ -222,20 +226,6 @@ def test_states_restore_the_diagonals(side):
     assert torch.equal(source.moduli, target.moduli)
     assert torch.equal(source.imaginary, target.imaginary)
     assert torch.equal(source.queries(x), target.queries(x))
-
-
-@pytest.mark.parametrize("coefficients", ["zero_one", "gaussian"])
-def test_redraw_draws_bases_then_coefficients(coefficients):
-    """The vectors are those of the named couplings, drawn in this order from one generator."""
-    fm = attention.feature_map(
-        "clustered_hybrid", D, 3, coefficients=coefficients, num_lambda_features=2, **F64
-    )
-    fm.redraw(torch.Generator().manual_seed(5))
-    generator = torch.Generator().manual_seed(5)
-    assert torch.equal(fm.omega, attention.projection("orthogonal", 3, D, generator, **F64))
-    if coefficients == "gaussian":
-        taus = attention.projection("orthogonal", 2, D, generator, **F64)
-        assert torch.equal(fm.lambda_map.omega, taus)
 
 
 def test_gradients():
@@ -293,19 +283,11 @@ def test_scores_of_keys_that_a_far_cluster_shares():
 
 def test_limits_of_a_in_the_closed_form():
     """Centres whose best |A_k| is 3 and 1/3, held to 2: the error of that A."""
-    centres = torch.tensor([[1.0, 3.0]], dtype=torch.float64), torch.tensor([[9.0, 1 / 3]]).double()
     x, y = torch.tensor([[0.2, 0.5], [1.0, 0.1]]).double(), torch.tensor([[0.3, 0.1]]).double()
+    options = {"query_centers": torch.tensor([[1.0, 3.0]]).double(), "complex_a": False}
+    options["key_centers"] = torch.tensor([[9.0, 1 / 3]]).double()
     error, held = (
-        attention.theory.mse(
-            "clustered_hybrid",
-            x,
-            y,
-            3,
-            query_centers=centres[0],
-            key_centers=centres[1],
-            complex_a=False,
-            a_limits=limits,
-        )
+        attention.theory.mse("clustered_hybrid", x, y, 3, a_limits=limits, **options)
         for limits in ((1e-2, 1e2), (0.5, 2.0))
     )
     A = torch.tensor([2.0, 0.5], dtype=torch.float64)

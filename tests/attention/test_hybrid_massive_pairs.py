@@ -68,8 +68,8 @@ def test_pairs_have_their_bases_and_the_others_the_default(complex_a, default_ba
         assert_close(fm.token_scores(x, y), expected.sum(0), rtol=1e-10, atol=0)
 
 
-def test_gaussian_coefficients_of_the_pairs_alone():
-    """One pair kept of 2 x 3 is the hybrid of one pair of clusters."""
+def test_one_pair_and_all_pairs():
+    # One pair kept of 2 x 3 is the hybrid of one pair of clusters.
     x, y = data()
     options = {"coefficients": "gaussian", "lambda_scale": 2.0, "num_lambda_features": 3}
     fm = attention.feature_map("clustered_hybrid", D, 5, **{**OPTIONS, "num_pairs": 1}, **options)
@@ -80,10 +80,7 @@ def test_gaussian_coefficients_of_the_pairs_alone():
     assert fm.output_dim == single.output_dim
     assert_close(fm.queries(x), single.queries(x), rtol=1e-12, atol=1e-14)
     assert_close(fm.keys(y), single.keys(y), rtol=1e-12, atol=1e-14)
-
-
-def test_all_pairs_kept_are_all_pairs():
-    """No default base then; masses of equal clusters leave the first pairs."""
+    # No default base then; masses of equal clusters leave the first pairs.
     every, six = (
         attention.feature_map("clustered_hybrid", D, 5, **{**OPTIONS, "num_pairs": n})
         for n in (None, 6)

@@ -65,8 +65,8 @@ def test_no_error_at_either_end(levels):
     assert (estimate(fm, x, y) - attention.kernels.softmax(x, y)).abs().max() > 1e-3
 
 
-def test_error_of_drawn_estimates():
-    """Mean and error over 4,000 draws, as heads: |z| > 4 once in 8,000 tries."""
+def test_closed_form():
+    # Mean and error over 4,000 draws, as heads: |z| > 4 once in 8,000 tries.
     heads, x, y = 4_000, sphere(1, 1), sphere(1, 2)
     fm = nested(inner(7, projection="iid", heads=heads), projection="iid", heads=heads)
     values = estimate(fm, x.expand(heads, 1, D), y.expand(heads, 1, D)).squeeze(-1)
@@ -79,9 +79,6 @@ def test_error_of_drawn_estimates():
         assert abs(float((sample.mean() - expected) / sample.std() * math.sqrt(heads))) < 4
     one, two = (values - values.mean())[::2], (values - values.mean())[1::2]
     assert abs(float((one * two).mean() / values.var())) < 0.05
-
-
-def test_closed_form_contains_the_gaussian_hybrids():
     x, y = sphere(6, 1), sphere(6, 2)
     of_trig = theory.mse("trig", SIGMA * x, SIGMA * y, 4, kernel="gaussian")
     options = {"lambda_sigma": SIGMA, "radius": RADIUS, "kernel": "gaussian"}

@@ -30,11 +30,6 @@ def test_equals_the_quadratic_form(causal, dtype, tolerance):
     assert_close(computed, quadratic(phi_q, phi_k, v, causal), rtol=tolerance, atol=tolerance)
 
 
-def test_heads_may_share_keys():
-    phi_q, phi_k, v = features(2, 3, 5, 4), features(7, 4, seed=1), features(7, 2, seed=2)
-    assert_close(linear_attention(phi_q, phi_k, v), quadratic(phi_q, phi_k, v, False))
-
-
 @pytest.mark.parametrize("causal", [False, True])
 def test_masked_equals_truncated(causal):
     phi_q, phi_k, v = (features(2, 9, 4, seed=s) for s in range(3))
@@ -57,6 +52,8 @@ def test_causal_reference_and_no_leak():
     assert torch.equal(before[:-1], after[:-1])
     assert not torch.equal(before[-1], after[-1])
     assert_close(before[0], v[0])
+    phi_q, phi_k, v = features(2, 3, 5, 4), features(7, 4, seed=1), features(7, 2, seed=2)
+    assert_close(linear_attention(phi_q, phi_k, v), quadratic(phi_q, phi_k, v, False))
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -106,20 +103,6 @@ def test_gradients(causal):
         return linear_attention(q, k, values, causal=causal, key_mask=mask, key_log_scale=scale)
 
     assert torch.autograd.gradcheck(compute, (phi_q, phi_k, v, log_scale))
-
-
-def test_gradients_through_the_floor():
-    """Negative denominators, raised to a floor in range of what numbers can check."""
-    phi_q, phi_k, v = (features(5, 3, seed=s).requires_grad_() for s in range(3))
-    floor = torch.full((5, 1), 2.0, dtype=torch.float64, requires_grad=True)
-
-    def compute(*tensors: Tensor) -> Tensor:
-        q, k, values, log_floor = tensors
-        return linear_attention(q, -k, values, causal=True, log_floor=log_floor)
-
-    assert torch.autograd.gradcheck(compute, (phi_q, phi_k, v, floor))
-    expected = -(phi_q @ phi_k.mT).tril() @ v / math.exp(2)
-    assert_close(compute(phi_q, phi_k, v, floor), expected)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -175,7 +158,7 @@ def test_matrix_times_values_is_attention(name, causal):
 
 
 def test_diagnosis_counts():
-    """The trig estimate is cos(omega.(x - y)), here with omega = 1, so signs are known."""
+    # The trig estimate is cos(omega.(x - y)), here with omega = 1, so signs are known.
     omega = torch.ones(1, 1, dtype=torch.float64)
     fm = attention.feature_map("trig", 1, 1, projection=omega)
     x = torch.tensor([[0.0], [3.0], [0.1], [1.5]], dtype=torch.float64)
@@ -192,10 +175,7 @@ def test_diagnosis_counts():
     assert causal.negative_estimates == pytest.approx(2 / 3)
     assert causal.clamped_rows == 1 / 2
     rejects("max_queries must be at least 1, got 0", attention.diagnose, fm, x, y, max_queries=0)
-
-
-def test_diagnosis_counts_underflow():
-    """oprf at |x| = |y| = 30 in float32: all features of a row underflow together."""
+    # oprf at |x| = |y| = 30 in float32: all features of a row underflow together.
     x, y = (
         30 * torch.nn.functional.normalize(features(64, 64, seed=s, dtype=torch.float32) - 0.5)
         for s in range(2)
@@ -242,8 +222,8 @@ def test_second_gradients_at_a_zero_token(kernel, causal):
     assert all(g.isfinite().all() for g in (*first, *second))
 
 
-def test_the_floor_is_a_tenth_of_the_exact_sums_lower_bound():
-    """cos 2 < 0 from one key: the denominator becomes 0.1 exp(-|x||y|), the output is clipped."""
+def test_the_floor():
+    # cos 2 < 0 from one key: the denominator becomes 0.1 exp(-|x||y|), the output is clipped.
     x = torch.tensor([[1.0]], dtype=torch.float64)
     y = torch.tensor([[-1.0]], dtype=torch.float64)
     for kernel, exponent in (("softmax", 1.0), ("gaussian", 2.0)):
@@ -258,6 +238,17 @@ def test_the_floor_is_a_tenth_of_the_exact_sums_lower_bound():
         v = torch.tensor([[2.0]], dtype=torch.float64)
         assert_close(fm.attend(x, y, v), -v)
         assert torch.equal(attention.attention_matrix(fm, x, y), -torch.ones_like(x))
+    # Negative denominators, raised to a floor in range of what numbers can check.
+    phi_q, phi_k, v = (features(5, 3, seed=s).requires_grad_() for s in range(3))
+    floor = torch.full((5, 1), 2.0, dtype=torch.float64, requires_grad=True)
+
+    def compute(*tensors: Tensor) -> Tensor:
+        q, k, values, log_floor = tensors
+        return linear_attention(q, -k, values, causal=True, log_floor=log_floor)
+
+    assert torch.autograd.gradcheck(compute, (phi_q, phi_k, v, floor))
+    expected = -(phi_q @ phi_k.mT).tril() @ v / math.exp(2)
+    assert_close(compute(phi_q, phi_k, v, floor), expected)
 
 
 def test_errors():

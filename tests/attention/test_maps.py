@@ -17,7 +17,6 @@ from tests.attention.cases import rejects
 NAMES = attention.available()
 COMPARISONS = ("elu", "harmonic", "relu")
 """Kernels of their own."""
-ESTIMATORS = tuple(name for name in NAMES if name not in COMPARISONS)
 DETERMINISTIC = ("elu", "harmonic")
 """Maps without random vectors."""
 RANDOM = tuple(name for name in NAMES if name not in DETERMINISTIC)
@@ -70,46 +69,27 @@ def test_shapes_and_scaled_features(name, kernel):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_class_has_the_defaults_of_the_name(name):
-    named = attention.feature_map(name, 4, 6)
-    made = type(named)(4, 6)
-    x = tokens(3, 4).float()
-    assert torch.equal(made.queries(x), named.queries(x))
-    assert torch.equal(made.keys(x), named.keys(x))
-
-
-@pytest.mark.parametrize("name", ESTIMATORS)
 def test_gaussian_is_softmax_without_norms(name):
+    """Comparisons have one kernel of their own."""
     x, y = tokens(5, 4), tokens(6, 4, seed=1)
     softmax, gaussian = (
         kernel_matrix(attention.feature_map(name, 4, 6, kernel=kernel, **DOUBLE), x, y)
         for kernel in ("softmax", "gaussian")
     )
-    norms = 0.5 * (x.square().sum(-1).unsqueeze(-1) + y.square().sum(-1))
-    assert_close(gaussian, softmax * (-norms).exp(), rtol=1e-12, atol=0)
-
-
-@pytest.mark.parametrize("name", COMPARISONS)
-def test_comparisons_have_one_kernel(name):
-    x = tokens(5, 4)
-    softmax, gaussian = (
-        attention.feature_map(name, 4, 6, kernel=kernel, **DOUBLE).queries(x)
-        for kernel in ("softmax", "gaussian")
-    )
-    assert torch.equal(softmax, gaussian)
+    if name in COMPARISONS:
+        assert torch.equal(softmax, gaussian)
+    else:
+        norms = 0.5 * (x.square().sum(-1).unsqueeze(-1) + y.square().sum(-1))
+        assert_close(gaussian, softmax * (-norms).exp(), rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_attend_equals_the_quadratic_form(name):
+def test_attention_is_the_quadratic_form(name):
     fm, x, y, values = attention_case(name, 2, 5, 7)
     weights = kernel_matrix(fm, x, y)
     expected = weights / weights.sum(-1, keepdim=True) @ values
     assert_close(fm.attend(x, y, values), expected, rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_attend_masked_equals_truncated(name):
-    """The padding is larger than any real key, and not even finite in places."""
+    # The padding is larger than any real key, and not even finite in places.
     fm, x, y, values = attention_case(name, 5, 7)
     mask = torch.arange(7) < 5
     expected = fm.attend(x, y[:5], values[:5])
@@ -127,6 +107,7 @@ def test_gradients(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_state_travels(name):
+    """A class has the defaults of the name."""
     x, y = tokens(3, 4), tokens(3, 4, seed=1)
     source = attention.feature_map(name, 4, 6, seed=1, **DOUBLE)
     target = attention.feature_map(name, 4, 6, seed=2, **DOUBLE)
@@ -138,6 +119,11 @@ def test_state_travels(name):
     single = kernel_matrix(source.float(), x.float(), y.float())
     assert single.dtype == torch.float32
     assert_close(single.double(), expected, rtol=1e-4, atol=1e-5)
+    named = attention.feature_map(name, 4, 6)
+    made = type(named)(4, 6)
+    x = tokens(3, 4).float()
+    assert torch.equal(made.queries(x), named.queries(x))
+    assert torch.equal(made.keys(x), named.keys(x))
 
 
 COMPILED = ("angular_hybrid", "clustered_hybrid", "gerf", "harmonic", "poisson_plus", "positive")
@@ -175,6 +161,8 @@ def test_redraw_only_when_asked(name):
     fm.redraw(torch.Generator().manual_seed(9))
     assert torch.equal(kernel_matrix(fm, x, y), second)
     assert torch.equal(torch.random.get_rng_state(), before)
+    explicit = attention.feature_map(name, 4, 6, projection=torch.zeros(6, 4))
+    rejects(r"redraw needs .* by name", explicit.redraw, torch.Generator())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -205,17 +193,24 @@ def test_a_class_tells_every_option_and_refuses_a_misspelled_one(name):
         made(4, 6, sed=1)
 
 
-@pytest.mark.parametrize("name", RANDOM)
-def test_explicit_projections_are_not_redrawn(name):
-    explicit = attention.feature_map(name, 4, 6, projection=torch.zeros(6, 4))
-    rejects(r"redraw needs .* by name", explicit.redraw, torch.Generator())
-
-
-def test_numpy_integers_count():
+def test_numbers_of_numpy_and_lists():
     four, six, seed = np.int64(4), np.int32(6), np.uint8(3)
     fm = attention.feature_map("positive", four, six, heads=np.int64(2), seed=seed)
     assert type(fm.dim) is type(fm.num_features) is type(fm.heads) is int
     assert torch.equal(fm.omega, attention.feature_map("positive", 4, 6, heads=2, seed=3).omega)
+    rows = [[0.5, -0.25], [1.0, 2.0], [0.0, 1.5]]
+    listed = attention.feature_map("positive", 2, 3, projection=rows)
+    assert torch.equal(listed.omega, torch.tensor(rows))
+    double = attention.feature_map("positive", 2, 3, projection=np.array(rows))
+    assert torch.equal(double.omega, torch.tensor(rows, dtype=torch.float64))
+    whole = attention.feature_map("poisson", 2, 3, projection=[[0, 1], [2, 0], [1, 1]])
+    assert torch.equal(whole.omega, torch.tensor([[0, 1], [2, 0], [1, 1]]))
+    pair = ["iid", "halton"]
+    hybrids = [
+        attention.feature_map("angular_hybrid", 2, 3, projection=p, shared_projections=False)
+        for p in (pair, tuple(pair))
+    ]
+    assert torch.equal(hybrids[0].weight, hybrids[1].weight)
 
 
 @pytest.mark.parametrize(
@@ -237,22 +232,6 @@ def test_lists_are_taken_as_tensors(name, option, numbers, heads):
     ]
     assert torch.equal(results[0], results[1])
     assert torch.equal(results[0], results[2])
-
-
-def test_projections_are_taken_from_lists_and_arrays():
-    rows = [[0.5, -0.25], [1.0, 2.0], [0.0, 1.5]]
-    listed = attention.feature_map("positive", 2, 3, projection=rows)
-    assert torch.equal(listed.omega, torch.tensor(rows))
-    double = attention.feature_map("positive", 2, 3, projection=np.array(rows))
-    assert torch.equal(double.omega, torch.tensor(rows, dtype=torch.float64))
-    whole = attention.feature_map("poisson", 2, 3, projection=[[0, 1], [2, 0], [1, 1]])
-    assert torch.equal(whole.omega, torch.tensor([[0, 1], [2, 0], [1, 1]]))
-    pair = ["iid", "halton"]
-    hybrids = [
-        attention.feature_map("angular_hybrid", 2, 3, projection=p, shared_projections=False)
-        for p in (pair, tuple(pair))
-    ]
-    assert torch.equal(hybrids[0].weight, hybrids[1].weight)
 
 
 @pytest.mark.parametrize("name", ["positive", "angular_hybrid", "clustered_hybrid"])

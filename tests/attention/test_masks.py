@@ -101,7 +101,16 @@ def accepts(module: nn.Module, x: Tensor, mask: Tensor) -> bool:
     return True
 
 
-def test_a_compiled_graph_checks_the_masks_shape():
+def test_masks_one_a_head():
+    """A compiled graph checks their shape."""
+    _, ours = modules("positive")
+    x = tokens(2, LENGTH, EMBED)
+    each = torch.ones(LENGTH, LENGTH).triu(1).bool().expand(2 * HEADS, LENGTH, LENGTH)
+    assert torch.equal(ours(x, x, x, attn_mask=each)[0], ours(x, x, x, is_causal=True)[0])
+    assert torch.equal(ours(x, x, x, attn_mask=torch.zeros(4, 6, 6))[0], ours(x, x, x)[0])
+    mixed = each.clone()
+    mixed[1] = False
+    rejects("None or the causal mask, got another mask of shape", ours, x, x, x, attn_mask=mixed)
     torch.compiler.reset()
     _, ours = modules("positive")
     x = tokens(2, LENGTH, EMBED)
@@ -114,14 +123,3 @@ def test_a_compiled_graph_checks_the_masks_shape():
     assert_close(compiled(x, later), run(x, later))
     for shape in ((3, LENGTH, LENGTH), (2, 2, LENGTH, LENGTH)):
         rejects(r"causal mask of shape \(6, 6\), got shape", compiled, x, later.expand(shape))
-
-
-def test_masks_one_a_head():
-    _, ours = modules("positive")
-    x = tokens(2, LENGTH, EMBED)
-    each = torch.ones(LENGTH, LENGTH).triu(1).bool().expand(2 * HEADS, LENGTH, LENGTH)
-    assert torch.equal(ours(x, x, x, attn_mask=each)[0], ours(x, x, x, is_causal=True)[0])
-    assert torch.equal(ours(x, x, x, attn_mask=torch.zeros(4, 6, 6))[0], ours(x, x, x)[0])
-    mixed = each.clone()
-    mixed[1] = False
-    rejects("None or the causal mask, got another mask of shape", ours, x, x, x, attn_mask=mixed)

@@ -73,7 +73,7 @@ def test_self_attention_causal_and_unbatched():
     assert_close(ours(x, x.clone(), x, is_causal=True)[0][0], output)
 
 
-def test_states_travel():
+def test_states_travel_and_are_converted():
     exact = softmax_module()
     ours = RandomFeatureAttention(EMBED, HEADS, seed=1)
     vectors = {k: v.clone() for k, v in ours.feature_map.state_dict().items()}
@@ -98,9 +98,22 @@ def test_states_travel():
         ours.load_state_dict(exact_state)
     assert ours.redraw(torch.Generator().manual_seed(3)) is None
     assert not torch.equal(nested["attention"](x, x, x)[0], ours(x, x, x)[0])
+    exact = softmax_module()
+    exact.in_proj_weight.requires_grad_(False)
+    exact.out_proj.bias.requires_grad_(False)
+    ours = RandomFeatureAttention.from_multihead(exact)
+    assert type(ours.feature_map).__name__ == "OprfFeatures"
+    assert ours.feature_map.num_features == 256
+    frozen = {name for name, p in ours.named_parameters() if not p.requires_grad}
+    assert frozen == {"in_proj_weight", "out_proj.bias"}
+    back = nn.MultiheadAttention(EMBED, HEADS)
+    assert not back.load_state_dict(ours.state_dict(), strict=False).missing_keys
+    for name, parameter in back.named_parameters():
+        assert torch.equal(parameter, exact.get_parameter(name))
 
 
-def test_initial_values_are_those_of_pytorch():
+def test_initial_values_and_fit():
+    """Initial values are those of PyTorch; `fit` sets the parameters of each head."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         ours = RandomFeatureAttention(64, 2, kdim=32, vdim=16)
@@ -111,9 +124,6 @@ def test_initial_values_are_those_of_pytorch():
             assert weight.std() == pytest.approx((2 / (64 + fan_in)) ** 0.5, rel=0.1)
     assert not ours.in_proj_bias.any()
     assert not ours.out_proj.bias.any()
-
-
-def test_fit_sets_each_heads_parameters():
     ours = RandomFeatureAttention(EMBED, HEADS, "oprf", 4, batch_first=True)
     x, y = tokens(2, 5, EMBED), tokens(2, 6, EMBED, seed=1)
     before = ours(x, y, y)[0]
@@ -125,8 +135,8 @@ def test_fit_sets_each_heads_parameters():
     assert_close(ours(x, y, y)[0], ours.fit(x, y)(x, y, y)[0])
 
 
-def test_encoder_layer_uses_it_in_training_and_in_evaluation():
-    """PyTorch's fast path would compute softmax from the weights, without calling forward."""
+def test_transformer_layers_use_it():
+    # PyTorch's fast path would compute softmax from the weights, without calling forward.
     layer = nn.TransformerEncoderLayer(EMBED, HEADS, 16, dropout=0.0, batch_first=True)
     ours = RandomFeatureAttention.from_multihead(layer.self_attn, num_features=2, seed=5)
     layer.self_attn = ours
@@ -146,9 +156,6 @@ def test_encoder_layer_uses_it_in_training_and_in_evaluation():
     encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
     with torch.no_grad():
         assert encoder(x, src_key_padding_mask=padding).isfinite().all()
-
-
-def test_decoder_layer_uses_it():
     layer = nn.TransformerDecoderLayer(EMBED, HEADS, 16, dropout=0.0, batch_first=True).eval()
     x, memory = tokens(2, 5, EMBED), tokens(2, 7, EMBED, seed=1)
     mask = nn.Transformer.generate_square_subsequent_mask(5)
@@ -249,7 +256,8 @@ def test_a_step_exports_with_its_state():
         assert_close(output, expected[:, i], rtol=1e-4, atol=1e-5)
 
 
-def test_padding_reaches_neither_output_nor_gradient():
+def test_padding_and_gradients():
+    """Padding reaches neither output nor gradient."""
     ours = RandomFeatureAttention(EMBED, HEADS, batch_first=True)
     x, memory = tokens(2, 3, EMBED), tokens(2, 6, EMBED, seed=1)
     padding = (torch.arange(6) >= 4).expand(2, 6)
@@ -261,9 +269,6 @@ def test_padding_reaches_neither_output_nor_gradient():
     assert_close(output, expected)
     output.sum().backward()
     assert all(p.grad.isfinite().all() for p in ours.parameters())
-
-
-def test_gradients():
     ours = RandomFeatureAttention(4, 2, "hyperbolic", 2, dtype=torch.float64)
     leaves = [tokens(3, 4, seed=s, dtype=torch.float64).requires_grad_() for s in range(3)]
     assert torch.autograd.gradcheck(lambda *t: ours(*t, is_causal=True)[0], leaves)
@@ -307,21 +312,6 @@ def test_masks_that_stand_for_others():
         assert torch.equal(ours(x, x, x, attn_mask=mask, is_causal=True)[0], causal)
     other = ours(x[:, :3], x, x)[0]
     assert torch.equal(ours(x[:, :3], x, x, attn_mask=torch.zeros(3, 5))[0], other)
-
-
-def test_conversion_keeps_what_is_frozen_and_goes_back():
-    exact = softmax_module()
-    exact.in_proj_weight.requires_grad_(False)
-    exact.out_proj.bias.requires_grad_(False)
-    ours = RandomFeatureAttention.from_multihead(exact)
-    assert type(ours.feature_map).__name__ == "OprfFeatures"
-    assert ours.feature_map.num_features == 256
-    frozen = {name for name, p in ours.named_parameters() if not p.requires_grad}
-    assert frozen == {"in_proj_weight", "out_proj.bias"}
-    back = nn.MultiheadAttention(EMBED, HEADS)
-    assert not back.load_state_dict(ours.state_dict(), strict=False).missing_keys
-    for name, parameter in back.named_parameters():
-        assert torch.equal(parameter, exact.get_parameter(name))
 
 
 def test_errors():

@@ -67,15 +67,18 @@ def test_blocks_are_independent(name):
     assert z_score(products.square(), float(d)).abs().max() < 4
 
 
-def test_orthogonal_within_blocks():
+def test_orthogonal_blocks_and_the_simplex_product():
     w = draw("orthogonal", 10, 4)
     assert w.shape == (10, 4)
     for block in (w[:4], w[4:8], w[8:]):
         assert cosines(block).abs().max() < 1e-12
+    x = torch.randn(2, 5, 7, generator=seeded(0), dtype=torch.float64, requires_grad=True)
+    assert_close(simplex_product(x), x @ simplex_matrix(7).T, rtol=1e-12, atol=1e-14)
+    assert torch.autograd.gradcheck(simplex_product, (x,))
 
 
-@pytest.mark.parametrize("d", [2, 3, 16])
-def test_simplex_matrix(d):
+@pytest.mark.parametrize("d", [2, 3, 8, 16])
+def test_simplex(d):
     s = simplex_matrix(d)
     gram = torch.full((d, d), -1 / (d - 1), dtype=torch.float64).fill_diagonal_(1)
     assert_close(s @ s.T, gram, rtol=0, atol=1e-14)
@@ -83,16 +86,6 @@ def test_simplex_matrix(d):
     first = (math.sqrt(d / (d - 1)) - (math.sqrt(d) + 1) / (d - 1) ** 1.5, 1 / math.sqrt(d - 1))
     assert (s[0, 0].item(), s[-1, 0].item()) == pytest.approx(first, abs=1e-14)
     assert simplex_matrix(d, torch.float32).dtype == torch.float32
-
-
-def test_simplex_product_is_the_matrix():
-    x = torch.randn(2, 5, 7, generator=seeded(0), dtype=torch.float64, requires_grad=True)
-    assert_close(simplex_product(x), x @ simplex_matrix(7).T, rtol=1e-12, atol=1e-14)
-    assert torch.autograd.gradcheck(simplex_product, (x,))
-
-
-@pytest.mark.parametrize("d", [2, 3, 8])
-def test_simplex_angles(d):
     w = draw("simplex", 2 * d + max(2, d - 1), d)
     for block in w.split(d):
         angles = cosines(block)
@@ -126,22 +119,16 @@ def test_simplex_plus_rows_are_opposite_to_the_others(m, d):
         assert_close(energy(block), least_energy(block.norm(dim=-1)), rtol=1e-9, atol=0)
 
 
-def test_simplex_plus_last_blocks_of_two_and_one():
+def test_ends_of_simplex_plus():
     w = draw("simplex_plus", 2 * 5 + 2, 5)
     assert_close(cosines(w[10:]), -torch.ones(2, dtype=torch.float64), rtol=0, atol=1e-12)
     assert draw("simplex_plus", 6, 5).shape == (6, 5)
     assert draw("simplex_plus", 1, 5).norm() > 0
-
-
-def test_arrange_reaches_the_minimum_and_keeps_lengths():
-    """The first block has a length above the sum of the others, and keeps a resultant."""
+    # The first block has a length above the sum of the others, and keeps a resultant.
     lengths = torch.tensor([[4.0, 1.0, 0.5, 0.5], [1.0, 1.2, 0.9, 2.0]], dtype=torch.float64)
     arranged = arrange(lengths.unsqueeze(-1) * simplex_matrix(4))
     assert_close(arranged.norm(dim=-1), lengths, rtol=1e-12, atol=0)
     assert_close(energy(arranged), least_energy(lengths), rtol=1e-9, atol=0)
-
-
-def test_arrange_leaves_a_vector_whose_others_cancel():
     balanced = torch.tensor([[[0.0, 1.0], [2.0, 0.0], [-2.0, 0.0]]], dtype=torch.float64)
     assert torch.equal(arrange(balanced[:, :1]), balanced[:, :1])
     assert torch.equal(arrange(balanced, max_sweeps=1)[:, 0], balanced[:, 0])
@@ -165,17 +152,8 @@ def test_scrambled_radical_inverse_keeps_strata(base, m):
     assert z_score(within.square(), 1 / 3).abs() < 4
 
 
-def test_halton_is_finite_at_the_ends_of_the_interval(monkeypatch):
-    ends = torch.tensor([0.0, 1.0], dtype=torch.float64)
-    monkeypatch.setattr(
-        "attention.projections.halton.scrambled_radical_inverse", lambda m, base, generator: ends
-    )
-    w = draw("halton", 2, 1)
-    assert_close(w[0], -w[1])
-    assert 8 < w[1] < 8.5
-
-
-def test_halton_beats_iid_in_two_dimensions():
+def test_halton(monkeypatch):
+    """It beats iid in two dimensions, does not clump in 64, and is finite at the ends."""
     v = torch.tensor([0.6, -0.5], dtype=torch.float64)
     exact = math.exp(v.square().sum().item() / 2)
     error = {}
@@ -183,14 +161,18 @@ def test_halton_beats_iid_in_two_dimensions():
         w = draw(name, 64, 2, seed=11, heads=400)
         error[name] = ((w @ v).exp().mean(-1) - exact).square().mean().item()
     assert error["halton"] < error["iid"] / 8
-
-
-def test_halton_points_do_not_clump_in_high_dimension():
-    """Unscrambled, 16 points in the 64th prime, 311, would all lie within 1/20."""
+    # Unscrambled, 16 points in the 64th prime, 311, would all lie within 1/20.
     uniform = torch.special.ndtr(draw("halton", 16, 64, seed=12))
     spread = uniform.amax(0) - uniform.amin(0)
     assert spread.min() > 0.5
     assert len((uniform[:, -1] * 311).long().unique()) == 16
+    ends = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    monkeypatch.setattr(
+        "attention.projections.halton.scrambled_radical_inverse", lambda m, base, generator: ends
+    )
+    w = draw("halton", 2, 1)
+    assert_close(w[0], -w[1])
+    assert 8 < w[1] < 8.5
 
 
 ORDER = {"iid": 0.0368, "orthogonal": 0.0312, "simplex": 0.0066, "simplex_plus": 0.0054}
@@ -230,6 +212,8 @@ def test_order_of_errors(count):
 
 @pytest.mark.parametrize("name", ALL)
 def test_seed_decides(name):
+    """Redraws, and heads are successive draws."""
+
     def cast(seed: int, dtype: torch.dtype) -> Tensor:
         return attention.projection(name, 5, 3, seeded(seed), dtype)
 
@@ -241,10 +225,6 @@ def test_seed_decides(name):
     assert torch.equal(drawn.float(), cast(3, torch.float32))
     assert torch.equal(torch.random.get_rng_state(), before)
     assert attention.projection(name, 2, 2).dtype == torch.get_default_dtype()
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_redraw(name):
     fm, other = (
         attention.feature_map("positive", 3, 7, projection=name, seed=seed, dtype=torch.float64)
         for seed in (0, 1)
@@ -255,10 +235,6 @@ def test_redraw(name):
     assert not torch.equal(before, fm.omega)
     assert torch.equal(fm.omega, other.omega)
     assert torch.equal(fm.omega, draw(name, 7, 3, seed=14))
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_heads_are_successive_draws(name):
     generator = seeded(15)
     each = [attention.projection(name, 5, 3, generator, torch.float64) for _ in range(2)]
     together = draw(name, 5, 3, seed=15, heads=2)
@@ -311,17 +287,13 @@ def test_a_matrix_for_all_heads_of_the_module():
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_dimension_one(name):
+def test_default_device_and_dimension_one(name):
+    with torch.device("meta"):
+        assert attention.projection(name, 5, 3).is_meta
+        drawn = attention.projection(name, 5, 3, seeded(1), torch.float64, "cpu")
+    assert torch.equal(drawn, draw(name, 5, 3, seed=1))
     if name not in SIMPLEX:
         assert attention.projection(name, 2, 1).shape == (2, 1)
         return
     with pytest.raises(ValueError, match="d must be at least 2 for a simplex projection, got 1"):
         attention.projection(name, 2, 1)
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_draws_are_moved_to_the_default_device(name):
-    with torch.device("meta"):
-        assert attention.projection(name, 5, 3).is_meta
-        drawn = attention.projection(name, 5, 3, seeded(1), torch.float64, "cpu")
-    assert torch.equal(drawn, draw(name, 5, 3, seed=1))

@@ -52,7 +52,7 @@ def test_fast_projection_is_its_matrix(name, m, d):
     assert fast.norms.shape == (m,)
 
 
-def test_fast_projection_in_chunks(monkeypatch):
+def test_fast_projection_in_chunks_and_its_state(monkeypatch):
     fast = FastProjection("hadamard", 9, 5, seeded(7))
     u = torch.randn(4, 6, 5, generator=seeded(8))
     whole = fast(u)
@@ -60,9 +60,6 @@ def test_fast_projection_in_chunks(monkeypatch):
     assert_close(fast(u), whole)
     monkeypatch.setattr("attention.projections.fast.CHUNK", 1)
     assert_close(fast(u), whole)
-
-
-def test_fast_projection_follows_its_state_and_dtype():
     fast, other = (FastProjection("fast_simplex", 6, 4, seeded(seed)) for seed in (1, 2))
     assert not torch.equal(fast.matrix(), other.matrix())
     other.load_state_dict(fast.state_dict())
@@ -72,10 +69,14 @@ def test_fast_projection_follows_its_state_and_dtype():
 
 
 @pytest.mark.parametrize("name", FAST)
-def test_fast_directions_are_exact_at_powers_of_two(name):
+def test_fast_directions_and_lengths(name):
+    """Directions are exact at powers of two, lengths those of the padded dimension."""
     for block in draw(name, 22, 8).split(8):
         expected = -1 / 7 if name == "fast_simplex" else 0.0
         assert (cosines(block) - expected).abs().max() < 1e-12
+    square = FastProjection(name, 8000, 5, seeded(9), torch.float64).norms.square()
+    assert z_score(square, 8.0).abs() < 4
+    assert z_score(square.square(), 80.0).abs() < 4
 
 
 @pytest.mark.parametrize("d", [3, 4])
@@ -91,13 +92,6 @@ def test_fast_rows_have_exact_second_moments(name, d):
     covariance = (rows.unsqueeze(-1) * rows.unsqueeze(-2)).mean(0)
     expected = (torch.eye(d, dtype=torch.float64) / 4).expand_as(covariance)
     assert_close(covariance, expected, rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize("name", FAST)
-def test_fast_lengths_are_those_of_the_padded_dimension(name):
-    square = FastProjection(name, 8000, 5, seeded(9), torch.float64).norms.square()
-    assert z_score(square, 8.0).abs() < 4
-    assert z_score(square.square(), 80.0).abs() < 4
 
 
 @pytest.mark.parametrize(("name", "mean"), [("hadamard", 0.395705), ("fast_simplex", 0.392891)])

@@ -13,6 +13,7 @@ from attention.theory.error import _CLOSED_FORMS
 
 
 def test_exact_where_the_papers_say():
+    """Angles are accurate at both ends; a bandwidth scales inputs."""
     x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     zero = torch.zeros(5, dtype=torch.float64)
     assert torch.equal(theory.mse("trig", x, x, 3), zero)
@@ -22,13 +23,13 @@ def test_exact_where_the_papers_say():
         for shared in (True, False):
             error = theory.mse("angular_hybrid", x, y, 3, shared_projections=shared)
             assert_close(error, zero, rtol=0, atol=1e-12)
-
-
-def test_angle_is_accurate_at_both_ends():
     x = torch.tensor([1.0, 0.0], dtype=torch.float64)
     for theta in (1e-9, 0.3, math.pi - 1e-9):
         y = 2 * torch.tensor([math.cos(theta), math.sin(theta)], dtype=torch.float64)
         assert theory.angle(x, y).item() == pytest.approx(theta, rel=1e-7)
+    x = torch.tensor([0.4, -0.2], dtype=torch.float64)
+    wide = theory.mse("trig", x, -x, 4, kernel="gaussian", sigma=2.0)
+    assert wide == theory.mse("trig", x / 2, -x / 2, 4, kernel="gaussian")
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])
@@ -57,12 +58,6 @@ def test_conformity_against_a_chi_squared_average(d):
             total += term
         computed = theory.rf_conformity("orthogonal", torch.tensor(v, dtype=torch.float64), d)
         assert computed.item() == pytest.approx(total, rel=1e-13)
-
-
-def test_bandwidth_scales_inputs():
-    x = torch.tensor([0.4, -0.2], dtype=torch.float64)
-    wide = theory.mse("trig", x, -x, 4, kernel="gaussian", sigma=2.0)
-    assert wide == theory.mse("trig", x / 2, -x / 2, 4, kernel="gaussian")
 
 
 @pytest.mark.parametrize("name", sorted(_CLOSED_FORMS))

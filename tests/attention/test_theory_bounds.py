@@ -28,8 +28,8 @@ def test_curves_are_those_of_pairs(name, r):
 
 
 @pytest.mark.parametrize("r", LENGTHS)
-def test_base_maxima(r):
-    """Lemma 3.4: W/sqrt(2m) at angle pi for trig, at 0 for hyperbolic."""
+def test_maxima_and_slopes(r):
+    # Lemma 3.4: W/sqrt(2m) at angle pi for trig, at 0 for hyperbolic.
     largest = theory.largest_base_error(r)
     assert largest == pytest.approx(math.exp(2 * r * r) - math.exp(-2 * r * r), rel=1e-12)
     for name, angle in (("trig", math.pi), ("hyperbolic", 0.0)):
@@ -39,6 +39,12 @@ def test_base_maxima(r):
         assert there.item() == pytest.approx(maximum, rel=1e-13)
     positive = theory.max_relative_error("positive", r, 7)
     assert positive == pytest.approx(math.sqrt(math.expm1(4 * r * r) / 7), rel=1e-13)
+    slope = theory.angular_relative_error_slope(r, 16, 4)
+    small = 1e-8
+    for theta in (small, math.pi - small):
+        angle = torch.tensor(theta, dtype=torch.float64)
+        error = theory.relative_error("angular_hybrid", angle, r, 16, 4).item()
+        assert error / math.sqrt(small) == pytest.approx(slope, rel=1e-6)
 
 
 @pytest.mark.parametrize("n", [1, 8, 100])
@@ -65,16 +71,6 @@ def test_the_printed_bound_fails_and_the_corrected_one_holds(n, r, exact, printe
     share = (1 - 1 / n) / math.pi + 1 / (n * math.sqrt(math.pi))
     assert math.sqrt(share / 2) / r == pytest.approx(printed, abs=6e-5)
     assert printed < maximum <= theory.angular_relative_error_bound(r, 1, n) / unit
-
-
-@pytest.mark.parametrize("r", LENGTHS)
-def test_slopes_at_both_ends(r):
-    slope = theory.angular_relative_error_slope(r, 16, 4)
-    small = 1e-8
-    for theta in (small, math.pi - small):
-        angle = torch.tensor(theta, dtype=torch.float64)
-        error = theory.relative_error("angular_hybrid", angle, r, 16, 4).item()
-        assert error / math.sqrt(small) == pytest.approx(slope, rel=1e-6)
 
 
 def least_bound(first: float, power: int, second: float) -> float:
@@ -112,37 +108,20 @@ def test_largest_constants():
 
 
 @pytest.mark.parametrize("sigma", [1.0, 2.0])
-def test_largest_variance_over_the_domain(sigma):
+def test_variance_and_steepest_slope_of_the_kernel(sigma):
     delta = torch.linspace(0, 1.7, 1001, dtype=torch.float64).unsqueeze(-1)
     zero = torch.zeros_like(delta)
     kernel = kernels.gaussian(delta, zero, sigma)
     supremum = (1 + kernels.gaussian(2 * delta, zero, sigma) - 2 * kernel**2).max().item()
     assert theory.largest_cosine_variance(1.7, sigma) == pytest.approx(supremum, rel=1e-12)
-
-
-@pytest.mark.parametrize("sigma", [1.0, 2.0])
-def test_lipschitz_constant_is_the_steepest_slope(sigma):
     delta = torch.linspace(0, 8, 80001, dtype=torch.float64).unsqueeze(-1)
     kernel = kernels.gaussian(delta, torch.zeros_like(delta), sigma)
     steepest = (kernel.diff().abs().max() / 1e-4).item()
     assert theory.kernel_lipschitz(sigma) == pytest.approx(steepest, rel=1e-7)
 
 
-def test_expected_largest_projection():
-    for d in (1, 2, 3, 64, 500):
-        mean = math.sqrt(2) * math.exp(math.lgamma((d + 1) / 2) - math.lgamma(d / 2))
-        assert theory.expected_largest_projection(d, 1) == pytest.approx(mean, rel=1e-12)
-    # max(|a|, |b|) = (|a + b| + |a - b|) / 2, and the larger of n Rayleigh variables.
-    two = theory.expected_largest_projection(1, 2)
-    assert two == pytest.approx(2 / math.sqrt(math.pi), rel=1e-12)
-    for n in (2, 7, 20):
-        terms = (math.comb(n, k) * (-1) ** (k + 1) / math.sqrt(k) for k in range(1, n + 1))
-        expected = math.sqrt(math.pi / 2) * math.fsum(terms)
-        assert theory.expected_largest_projection(2, n) == pytest.approx(expected, rel=1e-10)
-
-
 def test_expected_maximum():
-    """By parts; a bandwidth is a unit of length; psi has twice the factor and projections."""
+    # By parts; a bandwidth is a unit of length; psi has twice the factor and projections.
     largest = theory.expected_largest_projection(3, 50)
     expected = 24 * 0.964 * math.sqrt(3) * 2 / 10 * (math.exp(-0.5) + largest)
     assert theory.expected_max_error_bound("trig", 3, 2.0, 100) == pytest.approx(expected)
@@ -155,6 +134,16 @@ def test_expected_maximum():
     assert theory.expected_max_error_bound("trig_phase", 3, 4.0, 100, 2.0) == pytest.approx(
         expected
     )
+    for d in (1, 2, 3, 64, 500):
+        mean = math.sqrt(2) * math.exp(math.lgamma((d + 1) / 2) - math.lgamma(d / 2))
+        assert theory.expected_largest_projection(d, 1) == pytest.approx(mean, rel=1e-12)
+    # max(|a|, |b|) = (|a + b| + |a - b|) / 2, and the larger of n Rayleigh variables.
+    two = theory.expected_largest_projection(1, 2)
+    assert two == pytest.approx(2 / math.sqrt(math.pi), rel=1e-12)
+    for n in (2, 7, 20):
+        terms = (math.comb(n, k) * (-1) ** (k + 1) / math.sqrt(k) for k in range(1, n + 1))
+        expected = math.sqrt(math.pi / 2) * math.fsum(terms)
+        assert theory.expected_largest_projection(2, n) == pytest.approx(expected, rel=1e-10)
 
 
 def bousquet(terms: int, largest: float, variance: float, mean: float, excess: float) -> float:

@@ -61,7 +61,8 @@ def test_zero_variance_exactly_where_the_shift_is_zero():
 
 
 def test_optimal_diagonal():
-    """The loss is a squared modulus."""
+    """Coordinates at zero are held between floor and cap."""
+    # The loss is a squared modulus.
     u, w = COMPLEX @ X.to(COMPLEX.dtype), torch.linalg.inv(COMPLEX).mT @ Y.to(COMPLEX.dtype)
     assert_close(theory.center_loss(X, Y, COMPLEX), (u + w).abs().square().sum())
     complex_a = theory.optimal_diagonal(X, Y)
@@ -75,9 +76,6 @@ def test_optimal_diagonal():
     assert_close(theory.center_loss(X, Y, real), least, rtol=1e-12, atol=0)
     for factor in ([0.9, 1.0], [1.1, 1.0], [1.0, 0.9], [1.0, 1.1]):
         assert theory.center_loss(X, Y, real * torch.tensor(factor)) > least + 1e-4
-
-
-def test_coordinates_at_zero_are_held_between_floor_and_cap():
     query = torch.tensor([0.0, 0.5, 0.0, 0.5, 1e-9], dtype=torch.float64)
     key = torch.tensor([0.5, 0.0, 0.0, -0.5, 1.0], dtype=torch.float64)
     assert theory.optimal_diagonal(query, key).tolist() == [1e2, 1e-2, 1.0, 1.0, 100j]

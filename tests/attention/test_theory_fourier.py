@@ -93,11 +93,16 @@ def test_ridge_predictions_change_by_less(name):
         assert (prediction(estimate) - prediction(exact)).abs() <= bound
 
 
-def test_the_ridge_bound_is_reached():
-    """One point, many penalties: h = k t / (1 + penalty), changed by epsilon t / (1 + penalty)."""
+def test_the_bounds_of_learners():
+    # One point, many penalties: h = k t / (1 + penalty), changed by epsilon t / (1 + penalty).
     bound = theory.ridge_prediction_bound(0.01, 2.0, 1e4)
     assert bound == pytest.approx(0.01 * 2 / (1 + 1e4), rel=1e-3)
     assert theory.ridge_prediction_bound(0.01, 2.0, 0.5) == pytest.approx(1.5 / 0.25 * 0.02)
+    # sqrt 2 c e^(1/4) (1 + (e/4)^(1/4)) for features of length 1.
+    e = 0.37
+    expected = math.sqrt(2) * 1.5 * e**0.25 * (1 + (e / 4) ** 0.25)
+    assert theory.svm_prediction_bound("trig", e, 1.5) == pytest.approx(expected, rel=1e-12)
+    assert theory.svm_prediction_bound("trig_phase", e, 1.5) > expected
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -123,14 +128,6 @@ def test_svm_outputs_change_by_less(name):
         change = abs(output(estimate) - before)
         reached.append(change / theory.svm_prediction_bound(name, spectral, c))
     assert 1e-4 < max(reached) <= 1
-
-
-def test_the_svm_bound_is_that_of_cortes_and_others():
-    """sqrt 2 c e^(1/4) (1 + (e/4)^(1/4)) for features of length 1."""
-    e = 0.37
-    expected = math.sqrt(2) * 1.5 * e**0.25 * (1 + (e / 4) ** 0.25)
-    assert theory.svm_prediction_bound("trig", e, 1.5) == pytest.approx(expected, rel=1e-12)
-    assert theory.svm_prediction_bound("trig_phase", e, 1.5) > expected
 
 
 @pytest.mark.parametrize("name", NAMES)

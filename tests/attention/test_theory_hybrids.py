@@ -154,7 +154,7 @@ def bipolar_values(sigma: float, radius: float, features: str) -> Tensor:
 
 
 @pytest.mark.parametrize("features", ["trig", "positive"])
-def test_bipolar_coefficient_against_quadrature(features):
+def test_gaussian_coefficients_against_quadrature(features):
     sigma, radius = 0.8, 0.65
     values = bipolar_values(sigma, radius, features)
     mean = (LINE_WEIGHT * values).sum()
@@ -165,6 +165,19 @@ def test_bipolar_coefficient_against_quadrature(features):
         computed = theory.bipolar_moments(X, Y, n, sigma, radius, features=features)
         assert_close(computed[:2], expected, rtol=1e-10, atol=0)
         assert_close(computed[2], mean * (1 - mean) - variance / n, rtol=1e-10, atol=0)
+    # Of u = x/c and w = -M y/c.
+    M, c = torch.tensor([[0.2, -1.0], [0.7, 0.4]], dtype=torch.float64), 1.3
+    u, w = X / c, -(M @ Y) / c
+    if features == "trig":
+        values = (OMEGA @ (u - w)).cos()
+    else:
+        values = (OMEGA @ (u + w) - u @ u - w @ w).exp()
+    lam = theory.gaussian_coefficient(X, Y, M, c)
+    assert_close(expectation(values), lam, rtol=1e-10, atol=0)
+    assert lam.item() == pytest.approx(math.exp(-((X + M @ Y).square().sum()) / (2 * c**2)))
+    for n in (1, 5):
+        computed = theory.gaussian_coefficient_variance(X, Y, n, M, c, features=features)
+        assert_close(computed, expectation((values - lam).square()) / n, rtol=1e-9, atol=0)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +200,7 @@ def test_gaussian_hybrid_by_definition(base, features, shared):
     assert_close(computed, expected / 2, rtol=1e-9, atol=0)
 
 
-def test_defaults_are_of_unit_scale():
+def test_defaults_and_orthogonal_coefficients():
     given = {"lambda_sigma": 1.0, "radius": 1.0}
     assert theory.bipolar_coefficient(X, Y) == theory.bipolar_coefficient(X, Y, **given)
     assert theory.bipolar_moments(X, Y, 3) == theory.bipolar_moments(X, Y, 3, **given)
@@ -196,26 +209,6 @@ def test_defaults_are_of_unit_scale():
     )
     eye = torch.eye(2, dtype=X.dtype)
     assert theory.gaussian_coefficient(X, Y, eye) == theory.gaussian_coefficient(X, Y, eye, 1.0)
-
-
-@pytest.mark.parametrize("features", ["trig", "positive"])
-def test_general_gaussian_coefficient_against_quadrature(features):
-    """Of u = x/c and w = -M y/c."""
-    M, c = torch.tensor([[0.2, -1.0], [0.7, 0.4]], dtype=torch.float64), 1.3
-    u, w = X / c, -(M @ Y) / c
-    if features == "trig":
-        values = (OMEGA @ (u - w)).cos()
-    else:
-        values = (OMEGA @ (u + w) - u @ u - w @ w).exp()
-    lam = theory.gaussian_coefficient(X, Y, M, c)
-    assert_close(expectation(values), lam, rtol=1e-10, atol=0)
-    assert lam.item() == pytest.approx(math.exp(-((X + M @ Y).square().sum()) / (2 * c**2)))
-    for n in (1, 5):
-        computed = theory.gaussian_coefficient_variance(X, Y, n, M, c, features=features)
-        assert_close(computed, expectation((values - lam).square()) / n, rtol=1e-9, atol=0)
-
-
-def test_orthogonal_coefficient_vectors_of_the_gaussian_hybrid():
     x, y = torch.stack((X, Y)), torch.stack((Y, -X))
     rho = theory.bipolar_normaliser(0.5, 1.0)
     spread = theory.mse("trig", x / 2, y / 2, 2, kernel="gaussian", projection="orthogonal")

@@ -140,10 +140,7 @@ def test_conformity_at_the_named_angles():
         assert iid[0] == orthogonal[0] == simplex[0] == 1
         assert (simplex[1:] < orthogonal[1:]).all()
         assert (orthogonal[2:] < iid[2:]).all()
-
-
-def test_conformity_where_exponentials_overflow():
-    """d = 2: 1F1(2; 1; z) = (1 + z) exp(z), far beyond where exp(v^2) overflows."""
+    # d = 2: 1F1(2; 1; z) = (1 + z) exp(z), far beyond where exp(v^2) overflows.
     v = vector(20.0, 30.0, 36.0)
     computed = theory.rf_conformity("orthogonal", v, 2).log()
     half = v.square() / 2
@@ -233,10 +230,7 @@ def test_limits_of_the_parameters():
     assert_close(near, vector(2e-8 / 3 / 8), rtol=1e-6, atol=0)
     far = theory.gerf_parameter(vector(60.0), 3)
     assert_close(far, vector(4 * 60 * math.exp(-120) / 3 / 8), rtol=1e-10, atol=0)
-
-
-def test_geometric_parameter_at_its_ends():
-    """Small products: d/p = sum |x_l y_l|^2 / (1-p)^2, so 1 - p -> their root mean square."""
+    # Small products: d/p = sum |x_l y_l|^2 / (1-p)^2, so 1 - p -> their root mean square.
     assert theory.geometric_parameter(vector(0.0, 0.0)).item() == 1 - 1e-6
     products = vector(1e-4, 3e-4, 2e-4)
     rest = 1 - theory.geometric_parameter(products)
@@ -267,8 +261,8 @@ def test_oprf_gains_sixty_orders():
     assert ratio.log().item() == pytest.approx(-61.22, abs=0.005)
 
 
-def test_tail_bound_is_of_the_largest_feature():
-    """For x = y the bound is met at the omega that maximises f1 f2, found on a fine grid."""
+def test_tail_bound():
+    # For x = y the bound is met at the omega that maximises f1 f2, found on a fine grid.
     x, a, m, error = vector(0.8), -0.15, 40, 0.3
     omega = torch.linspace(-20, 20, 400_001, dtype=torch.float64).unsqueeze(-1)
     expected = 2 * (-2 * m * error**2 / gerf_term(omega, x, x, a, 1).max() ** 2).exp()
@@ -276,10 +270,7 @@ def test_tail_bound_is_of_the_largest_feature():
     assert bound.item() == pytest.approx(expected.item(), rel=1e-8)
     softmax = theory.oprf_tail_bound(x, x, m, error * math.exp(0.64), a)
     assert softmax.item() == pytest.approx(bound.item(), rel=1e-12)
-
-
-def test_tail_bound_holds_where_the_printed_one_fails():
-    """d = 2, x = y = 0, M = 1, A = -24.75, error 49: the probability is 6.98e-3."""
+    # d = 2, x = y = 0, M = 1, A = -24.75, error 49: the probability is 6.98e-3.
     zero = torch.zeros(2, dtype=torch.float64)
     # f1 f2 = 100 exp(-49.5 chi^2) >= 50, and chi^2 of two degrees is exponential.
     probability = 1 - math.exp(-math.log(100 / 50) / 99)
@@ -290,7 +281,7 @@ def test_tail_bound_holds_where_the_printed_one_fails():
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_gap_is_the_difference_of_errors(kernel):
+def test_gap_and_its_bound(kernel):
     x, y = doubles(2, 6, 4, seed=6) / 2
     for name in ("gerf", "hyperbolic", "oprf", "positive", "trig", "trig_phase"):
         for coupling in ("iid", "orthogonal", "simplex"):
@@ -298,6 +289,18 @@ def test_gap_is_the_difference_of_errors(kernel):
             coupled = theory.mse(name, x, y, 6, kernel=kernel, projection=coupling)
             gap = theory.coupling_gap(name, x, y, 6, coupling, kernel=kernel)
             assert_close(gap, independent - coupled, rtol=1e-9, atol=1e-12)
+    # Theorem 4.1 holds, and with equality to leading order in |x+y|^2.
+    for d in (2, 3, 8, 64):
+        lengths = vector(0.02, 0.3, 1.0, 3.0, 6.0)
+        x = lengths.unsqueeze(-1) * torch.ones(d, dtype=torch.float64) / math.sqrt(d)
+        for m in (1, 2, d):
+            # Long vectors with a short sum, so that their lengths count too.
+            far = torch.linspace(0.1, 1.0, d, dtype=torch.float64)
+            bound = theory.orthogonality_gap_bound(x + far, x / 2 - far, m, kernel=kernel)
+            gap = theory.coupling_gap("oprf", x + far, x / 2 - far, m, kernel=kernel)
+            assert (bound <= gap * (1 + 1e-9)).all()
+            if m > 1:
+                assert bound[0] > 0.99 * gap[0]
 
 
 def test_gap_of_orthogonal_rows():
@@ -311,22 +314,6 @@ def test_gap_of_orthogonal_rows():
         below, above = theory.coupling_gap("trig", x, 0 * x, d, kernel="gaussian")
         assert below > 0 > above
         assert (theory.coupling_gap("positive", x, 0 * x, d) > 0).all()
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_gap_bound(kernel):
-    """Theorem 4.1 holds, and with equality to leading order in |x+y|^2."""
-    for d in (2, 3, 8, 64):
-        lengths = vector(0.02, 0.3, 1.0, 3.0, 6.0)
-        x = lengths.unsqueeze(-1) * torch.ones(d, dtype=torch.float64) / math.sqrt(d)
-        for m in (1, 2, d):
-            # Long vectors with a short sum, so that their lengths count too.
-            far = torch.linspace(0.1, 1.0, d, dtype=torch.float64)
-            bound = theory.orthogonality_gap_bound(x + far, x / 2 - far, m, kernel=kernel)
-            gap = theory.coupling_gap("oprf", x + far, x / 2 - far, m, kernel=kernel)
-            assert (bound <= gap * (1 + 1e-9)).all()
-            if m > 1:
-                assert bound[0] > 0.99 * gap[0]
 
 
 @pytest.mark.parametrize(("m", "d"), [(1, 5), (3, 5), (5, 5), (13, 5), (64, 64), (2, 2), (3, 3)])

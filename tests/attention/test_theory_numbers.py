@@ -80,7 +80,8 @@ def as_tuple(result: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 @pytest.mark.parametrize("name", sorted(CALLS))
-def test_numbers_and_lists_do_for_tensors(name):
+def test_numbers_lists_and_dtypes(name):
+    """Numbers and lists do for tensors."""
     function, arguments = getattr(theory, name), CALLS[name]
     expected = as_tuple(function(*tensors(arguments, torch.float64, name)))
     for given in (
@@ -91,11 +92,7 @@ def test_numbers_and_lists_do_for_tensors(name):
         for ours, theirs in zip(as_tuple(function(*given)), expected, strict=True):
             assert ours.dtype == theirs.dtype
             assert_close(ours, theirs, rtol=1e-13, atol=0)
-
-
-@pytest.mark.parametrize("name", sorted(CALLS))
-def test_a_tensor_gives_the_dtype(name):
-    """One list left beside float32 tensors is float32 too."""
+    # One list left beside float32 tensors is float32 too.
     given = tensors(CALLS[name], torch.float32, name)
     lists = [i for i, a in enumerate(CALLS[name]) if isinstance(a, list) and not _complex(a)]
     if len(lists) > 1:

@@ -48,8 +48,8 @@ def test_mass_moment_and_conformity(coupling, dim):
             assert integral(density * grown) == pytest.approx(expected, rel=1e-6)
 
 
-def test_opposite_rows():
-    """The difference of two lengths is where rows nearly opposite come to; sqrt(pi)/2 at 0."""
+def test_opposite_rows_and_ends():
+    # The difference of two lengths is where rows nearly opposite come to; sqrt(pi)/2 at 0.
     at_zero = theory.resultant_density("simplex", 0.0, 2).item()
     assert at_zero == pytest.approx(math.sqrt(math.pi) / 2, rel=1e-12)
     w = torch.tensor([0.1, 0.7, 2.0], dtype=torch.float64)
@@ -57,6 +57,11 @@ def test_opposite_rows():
         exact = theory.resultant_density_at_angle(-1.0, w, dim)
         near = theory.resultant_density_at_angle(-1 + 1e-9, w, dim)
         assert_close(near, exact, rtol=1e-5, atol=0)
+    ends = torch.tensor([-1.0, 0.0])
+    for coupling in ("iid", "orthogonal", "simplex"):
+        assert theory.resultant_density(coupling, ends, 4).tolist() == [0.0, 0.0]
+    assert theory.resultant_density("simplex", -1.0, 2) == 0
+    assert theory.resultant_density("iid", 0.0, 1).item() == pytest.approx(1 / math.sqrt(math.pi))
 
 
 @pytest.mark.parametrize("coupling", ["iid", "orthogonal", "simplex"])
@@ -70,11 +75,3 @@ def test_drawn_rows(coupling):
     at = distribution[(drawn / STEP).long().clamp(max=len(W) - 2)]
     steps = torch.arange(1, len(drawn) + 1, dtype=torch.float64) / len(drawn)
     assert (at - steps).abs().max() < 1.95 / math.sqrt(len(drawn))
-
-
-def test_ends_and_errors():
-    ends = torch.tensor([-1.0, 0.0])
-    for coupling in ("iid", "orthogonal", "simplex"):
-        assert theory.resultant_density(coupling, ends, 4).tolist() == [0.0, 0.0]
-    assert theory.resultant_density("simplex", -1.0, 2) == 0
-    assert theory.resultant_density("iid", 0.0, 1).item() == pytest.approx(1 / math.sqrt(math.pi))
