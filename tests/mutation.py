@@ -32,7 +32,7 @@ TESTS = {
     "attention/compositional/": "compositional",
     "attention/estimators.py": "estimators_sklearn",
     "attention/features/": "features_exact features_fit features_numerics theory maps precision",
-    "attention/hybrid/": "hybrid_gaussian hybrid_clustered hybrid hybrid_composition theory maps",
+    "attention/hybrid/": "hybrid hybrid_clustered hybrid_composition theory maps",
     "attention/decoding.py": "recurrent module",
     "attention/recurrent.py": "recurrent linear precision module",
     "attention/memory/": "memory",

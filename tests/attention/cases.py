@@ -1,14 +1,17 @@
-"""Tokens of a seed, estimates and errors, for the tests of several mechanisms."""
+"""Tokens of a seed, estimates and errors, draws of couplings and quadrature, for several tests."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import attention
+from attention import kernels
 
 
 def tokens(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -65,3 +68,64 @@ class LargestTensor(TorchDispatchMode):
             if isinstance(part, Tensor):
                 self.entries = max(self.entries, part.numel())
         return result
+
+
+FAST = ("fast_simplex", "hadamard")
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def draw(name: str, m: int, d: int, seed: int = 0, heads: int | None = None) -> Tensor:
+    return attention.projection(name, m, d, seeded(seed), torch.float64, heads=heads)
+
+
+def blocks(name: str, count: int, d: int, seed: int) -> Tensor:
+    """(count, d, d) independent blocks; of Halton, whose points are all coupled, 800 draws."""
+    if name == "halton":
+        return draw(name, d, d, seed, heads=800)
+    return draw(name, count * d, d, seed).reshape(count, d, d)
+
+
+def z_score(samples: Tensor, expected: Tensor | float) -> Tensor:
+    """Of means over the first dimension; 0 where samples are constant and as expected."""
+    return (samples.mean(0) - expected) / (samples.std(0) / math.sqrt(len(samples)) + 1e-12)
+
+
+def cosines(block: Tensor) -> Tensor:
+    """All pairs i != j, (..., b, d) -> (..., b (b - 1))."""
+    units = block / block.norm(dim=-1, keepdim=True)
+    return (units @ units.mT)[..., ~torch.eye(block.shape[-2], dtype=torch.bool)]
+
+
+X = torch.tensor([0.3, -0.5], dtype=torch.float64)
+Y = torch.tensor([0.7, 0.2], dtype=torch.float64)
+SM = kernels.softmax(X, Y)
+REAL = torch.tensor([[0.9, 0.4], [-0.3, 1.2]], dtype=torch.float64)
+COMPLEX = torch.complex(REAL, torch.tensor([[0.2, -0.5], [0.6, 0.3]], dtype=torch.float64))
+
+
+def gaussian_nodes(count: int) -> tuple[Tensor, Tensor]:
+    """Nodes and weights of the standard normal distribution."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
+    return torch.tensor(nodes), torch.tensor(weights / weights.sum())
+
+
+LINE, LINE_WEIGHT = gaussian_nodes(80)
+OMEGA = torch.cartesian_prod(LINE, LINE)
+WEIGHT = torch.outer(LINE_WEIGHT, LINE_WEIGHT).flatten()
+
+
+def expectation(values: Tensor) -> Tensor:
+    return (WEIGHT * values).sum()
+
+
+def complex_estimate(A: Tensor, x: Tensor = X, y: Tensor = Y) -> Tensor:
+    """Re(Psi_A(x) Psi(y)) at every node, for a matrix A."""
+    matrix = A.to(torch.complex128)
+    u = matrix @ x.to(torch.complex128)
+    w = torch.linalg.inv(matrix).mT @ y.to(torch.complex128)
+    omega = OMEGA.to(torch.complex128)
+    query = (omega @ u - (u * u).sum() / 2).exp()
+    return (query * (omega @ w - (w * w).sum() / 2).exp()).real

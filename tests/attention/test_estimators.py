@@ -13,8 +13,7 @@ from torch import Tensor
 
 import attention
 from attention import theory
-from tests.attention.cases import estimate
-from tests.attention.draws import z_score
+from tests.attention.cases import estimate, z_score
 
 DRAWS = {"iid": 3000, "orthogonal": 1500}
 """Of hybrids, as heads. Half as many orthogonal ones, which take seconds: they show a bias that is

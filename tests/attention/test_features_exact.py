@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 import attention
-from tests.attention.quadrature import OMEGA, WEIGHT
+from tests.attention.cases import OMEGA, WEIGHT
 
 DOUBLE = {"dtype": torch.float64}
 

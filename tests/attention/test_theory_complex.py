@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from attention import theory
-from tests.attention.quadrature import COMPLEX, REAL, SM, X, Y, complex_estimate, expectation
+from tests.attention.cases import COMPLEX, REAL, SM, X, Y, complex_estimate, expectation
 
 DIAGONAL = torch.tensor([0.8, 1.5j], dtype=torch.complex128)
 MATRICES = {

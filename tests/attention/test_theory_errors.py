@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from attention import theory as t
-from tests.attention.quadrature import X, Y
+from tests.attention.cases import X, Y
 
 COUPLED = "one of iid, orthogonal, simplex for a closed form, got"
 COUNT = "must be at least 1, got 0"

@@ -9,8 +9,7 @@ from torch.testing import assert_close
 
 import attention
 from attention import kernels, theory
-from tests.attention.cases import points
-from tests.attention.quadrature import LINE, LINE_WEIGHT, OMEGA, WEIGHT
+from tests.attention.cases import LINE, LINE_WEIGHT, OMEGA, WEIGHT, points
 
 NAMES = ("trig", "trig_phase")
 

@@ -15,7 +15,7 @@ from torch.testing import assert_close
 
 from attention import theory
 from attention.theory.hybrid import BASES, base_mse
-from tests.attention.quadrature import (
+from tests.attention.cases import (
     COMPLEX,
     LINE,
     LINE_WEIGHT,

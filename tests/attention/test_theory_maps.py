@@ -14,8 +14,7 @@ from torch.testing import assert_close
 
 import attention
 from attention import theory
-from tests.attention.cases import doubles
-from tests.attention.quadrature import gaussian_nodes
+from tests.attention.cases import doubles, gaussian_nodes
 
 KERNELS = ("softmax", "gaussian")
 ALL_DISCRETE = ("geometric", "geometric_plus", "poisson", "poisson_plus")
