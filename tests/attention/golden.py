@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 import attention
-from attention import compositional, kernels, theory
+from attention import compositional, feature_map, kernels, theory
 from attention.compositional import Activation, Circle, Exponential, Internal, ReLU, Skeleton
 from attention.hybrid import GaussianCoefficient
 from attention.projections import FastProjection, simplex_matrix, simplex_product
@@ -203,7 +203,7 @@ def scaled_tokens(entry: Entry) -> tuple[Tensor, Tensor, Tensor]:
 
 def favor_plus_plus_parameter(entry: Entry) -> Tensor:
     x, y, _ = scaled_tokens(entry)
-    fm, twin = (attention.feature_map(n, 2, 3, dtype=x.dtype).fit(x, y) for n in ("oprf", "gerf"))
+    fm, twin = (feature_map(n, 2, 3, dtype=x.dtype).fit(x, y) for n in ("oprf", "gerf"))
     assert torch.equal(fm.A, twin.A_real)
     return fm.A
 
@@ -327,7 +327,7 @@ def estimate(name: str, *options: str, **given: Any) -> Computation:
             more["lam"] = params["lambda"]
         projection = torch.tensor(omega) if name == "poisson" else tensor(omega)
         options_ = {"projection": projection, "dtype": torch.float64, **more, **given}
-        return cases.estimate(attention.feature_map(name, 2, 3, **options_), *pair(entry))
+        return cases.estimate(feature_map(name, 2, 3, **options_), *pair(entry))
 
     return compute
 
@@ -348,7 +348,7 @@ def lambda_estimate(entry: Entry) -> Tensor:
     The map's products of features with signs, times C, are what multiplies each base.
     """
     tau = tensor(entry["params"]["tau"])
-    fm = attention.feature_map(
+    fm = feature_map(
         "angular_hybrid", 2, 1, projection=0 * tau[:1], num_lambda_features=3, lambda_projection=tau
     )
     x, y = pair(entry)
@@ -361,7 +361,7 @@ def hybrid_attention(entry: Entry) -> Tensor:
     x, y, v = scaled_tokens(entry)
     omega, tau = (tensor(entry["params"][name]) for name in ("omega", "tau"))
     options = {"projection": omega, "num_lambda_features": 3, "lambda_projection": tau}
-    fm = attention.feature_map("angular_hybrid", 2, 3, **options)
+    fm = feature_map("angular_hybrid", 2, 3, **options)
     stabilised = fm.attend(x, y, v)
     plain = attention.linear_attention(fm.queries(x), fm.keys(y), v)
     assert_close(plain, stabilised, rtol=1e-12, atol=0)
@@ -370,7 +370,7 @@ def hybrid_attention(entry: Entry) -> Tensor:
 
 def favor_plus_plus_causal(entry: Entry) -> Tensor:
     x, y, v = scaled_tokens(entry)
-    fm = attention.feature_map("oprf", 2, 3, projection=tensor(entry["params"]["omega"])).fit(x, y)
+    fm = feature_map("oprf", 2, 3, projection=tensor(entry["params"]["omega"])).fit(x, y)
     return attention.linear_attention(fm.queries(x), fm.keys(y), v, causal=True)
 
 

@@ -57,25 +57,16 @@ def single(base: c.Base, activation: c.Activation | None = None) -> Skeleton:
 
 def layered() -> Skeleton:
     """Two ReLU nodes of two circles each under an exponential: S1 of the reference values."""
-    return Skeleton(
-        circles(0, 1, 2, 3),
-        {
-            "top": Internal(("a", "b"), Exponential(1.0)),
-            "a": Internal(("x0", "x1"), ReLU()),
-            "b": Internal(("x2", "x3"), ReLU()),
-        },
-    )
+    nodes = {"a": Internal(("x0", "x1"), ReLU()), "b": Internal(("x2", "x3"), ReLU())}
+    top = Internal(("a", "b"), Exponential(1.0))
+    return Skeleton(circles(0, 1, 2, 3), {"top": top, **nodes})
 
 
 def uneven() -> Skeleton:
     """Unequal depths: S2 of the reference values."""
-    return Skeleton(
-        circles(0, 1, 2),
-        {
-            "a": Internal(("x0", "x1"), Exponential(2.0)),
-            "top": Internal(("a", "x2"), Exponential(2.0)),
-        },
-    )
+    sources = {"a": ("x0", "x1"), "top": ("a", "x2")}
+    nodes = {name: Internal(names, Exponential(2.0)) for name, names in sources.items()}
+    return Skeleton(circles(0, 1, 2), nodes)
 
 
 def mixed() -> Skeleton:
@@ -165,9 +156,11 @@ def test_skeleton_kernel_is_the_recurrence():
         return (math.sqrt(1 - r * r) + (math.pi - math.acos(r)) * r) / math.pi
 
     left, right = relu((k[0] + k[1]) / 2), relu((k[2] + k[3]) / 2)
-    assert float(skeleton.kernel(x, y)) == pytest.approx(
-        math.exp((left + right) / 2 - 1), rel=1e-14
-    )
+    expected = math.exp((left + right) / 2 - 1)
+    assert float(skeleton.kernel(x, y)) == pytest.approx(expected, rel=1e-14)
+    r = np.array([-1 - 1e-16, -1.0, 1.0, 1 + 1e-12])
+    assert_allclose(ReLU().value(r), [0, 0, 1, 1], atol=1e-15)
+    assert_allclose(ReLU().derivative(np.array([-1.0, 0.0, 1.0])), [0, 0.5, 1])
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=repr)
@@ -190,35 +183,16 @@ def test_activations(activation):
     assert len(activation.sample(np.random.default_rng(3), 0)) == 0
 
 
-def test_relu_is_exact_at_the_ends_and_clamps_rounding():
-    r = np.array([-1 - 1e-16, -1.0, 1.0, 1 + 1e-12])
-    assert_allclose(ReLU().value(r), [0, 0, 1, 1], atol=1e-15)
-    assert_allclose(ReLU().derivative(np.array([-1.0, 0.0, 1.0])), [0, 0.5, 1])
-
-
 @pytest.mark.parametrize("build", [layered, uneven, mixed])
 def test_complexity_is_the_mean_number_of_base_features(build):
     """Counted without merging: a Gaussian's terms alone are never equal."""
     skeleton = build()
-    plain = Skeleton(
-        {name: Direction((0, 1)) for name in skeleton.inputs}, skeleton.nodes
-    )  # never merged
+    plain = Skeleton(dict.fromkeys(skeleton.inputs, Direction((0, 1))), skeleton.nodes)
     draws = 50_000
     features = c.draw(plain, draws, np.random.default_rng(5))
     degrees = features.degrees()
     assert abs(degrees.mean() - skeleton.complexity) < 4 * degrees.std() / math.sqrt(draws)
     assert plain.complexity == skeleton.complexity
-
-
-def test_complexity_of_the_papers_deep_structure():
-    deep = c.image_skeleton(
-        24, 24, [(5, 2, Exponential(0.25)), (4, 2, ReLU())], ReLU(), scale=math.pi / 2
-    )
-    layers = [sum(name.startswith(f"layer{i}") for name in deep.nodes) for i in (1, 2)]
-    assert layers == [100, 16]
-    assert len(deep.inputs) == 23 * 23  # the last row and column are in no window
-    assert deep.complexity == pytest.approx(0.25)
-    assert deep.expected_calls == pytest.approx(1 + 1 + 1 + 0.25)
 
 
 def test_norms_variances_and_bounds():
@@ -263,8 +237,8 @@ def test_deduplication_leaves_the_estimate_unchanged(name):
     assert whole[0] @ whole[1] == pytest.approx(products(features, x, y).mean(), rel=1e-12)
 
 
-def test_deduplication_finds_all_equal_features():
-    """Two circles under r^2: 1, z0^2, z1^2, z0 z1 and z0 / z1, signs apart."""
+def test_equal_features_are_merged_and_budgets_are_of_distinct_ones():
+    # Two circles under r^2: 1, z0^2, z1^2, z0 z1 and z0 / z1, signs apart.
     skeleton = Skeleton(circles(0, 1), {"v": Internal(("x0", "x1"), Polynomial((0, 0, 1)))})
     draws = 40_000
     merged, _ = c.deduplicate(c.draw(skeleton, draws, np.random.default_rng(0)))
@@ -272,29 +246,6 @@ def test_deduplication_finds_all_equal_features():
     # P = 1/8 for each of z0^2 and z1^2, 1/4 for each of the other three.
     shares = np.sort(merged.multiplicity) / draws
     assert_allclose(shares, [1 / 8, 1 / 8, 1 / 4, 1 / 4, 1 / 4], atol=0.01)
-
-
-@pytest.mark.parametrize(
-    ("base", "distinct"),
-    [
-        (Sign((0,)), 1),
-        (Circle((0,)), 2),
-        (Categorical((0,), n=5), 3),
-        # Of the 21 products of two of six slots, conjugate pairs fall together.
-        (Sphere((0, 1, 2)), 12),
-        (Coordinate((0, 1, 2)), 6),
-        (Gaussian((0,)), 500),
-        (Direction((0, 1)), 500),
-    ],
-    ids=lambda value: value.kind if isinstance(value, c.Base) else "",
-)
-def test_products_of_two_of_a_base(base, distinct):
-    skeleton = single(base, Polynomial((0, 0, 1)))
-    merged, _ = c.deduplicate(c.draw(skeleton, 500, np.random.default_rng(0)))
-    assert len(merged) == distinct
-
-
-def test_a_budget_of_distinct_features():
     skeleton, x, y = CASES["layered"]
     rng = np.random.default_rng(0)
     features = c.draw_distinct(skeleton, 200, rng)
@@ -315,6 +266,26 @@ def test_a_budget_of_distinct_features():
     runs = [c.draw_distinct(three, 2, rng).draws for _ in range(1000)]
     # Waiting for the third coupon takes 1 + 3/2 + 3 draws in the mean; the last is not counted.
     assert abs(np.mean(runs) - 4.5) < 4 * np.std(runs) / math.sqrt(1000)
+
+
+@pytest.mark.parametrize(
+    ("base", "distinct"),
+    [
+        (Sign((0,)), 1),
+        (Circle((0,)), 2),
+        (Categorical((0,), n=5), 3),
+        # Of the 21 products of two of six slots, conjugate pairs fall together.
+        (Sphere((0, 1, 2)), 12),
+        (Coordinate((0, 1, 2)), 6),
+        (Gaussian((0,)), 500),
+        (Direction((0, 1)), 500),
+    ],
+    ids=lambda value: value.kind if isinstance(value, c.Base) else "",
+)
+def test_products_of_two_of_a_base(base, distinct):
+    skeleton = single(base, Polynomial((0, 0, 1)))
+    merged, _ = c.deduplicate(c.draw(skeleton, 500, np.random.default_rng(0)))
+    assert len(merged) == distinct
 
 
 def test_layouts():
@@ -519,16 +490,14 @@ def pictures(n: int, *shape: int) -> np.ndarray:
 
 def test_image_skeletons():
     """A patch averages all channels; its components are the inputs of its node alone."""
+    # A patch averages all channels; its components are the inputs of its node alone.
     images = pictures(5, 4, 5, 3)
     skeleton = c.image_skeleton(4, 5, [(2, 1, Exponential(0.25))], ReLU(), scale=2.0, channels=3)
     assert skeleton.num_columns == len(skeleton.inputs) == 60
     angles = 2.0 * images
     cosines = np.cos(angles[:, None] - angles[None])
-    patches = [
-        np.exp((cosines[:, :, i : i + 2, j : j + 2].mean((2, 3, 4)) - 1) / 4)
-        for i in range(3)
-        for j in range(4)
-    ]
+    windows = [cosines[:, :, i : i + 2, j : j + 2] for i in range(3) for j in range(4)]
+    patches = [np.exp((window.mean((2, 3, 4)) - 1) / 4) for window in windows]
     exact = ReLU().value(np.mean(patches, axis=0))
     assert_allclose(skeleton.gram(images.reshape(5, -1)), exact, atol=1e-12)
     skeleton = c.image_skeleton(
@@ -539,6 +508,14 @@ def test_image_skeletons():
     assert skeleton.num_columns == len(skeleton.inputs) == 11 * 11 * 10
     columns = [skeleton.inputs[n].columns[0] for n in skeleton.nodes["layer1_1_2"].inputs]
     assert columns == [*range(130, 140)]
+    deep = c.image_skeleton(
+        24, 24, [(5, 2, Exponential(0.25)), (4, 2, ReLU())], ReLU(), scale=math.pi / 2
+    )
+    layers = [sum(name.startswith(f"layer{i}") for name in deep.nodes) for i in (1, 2)]
+    assert layers == [100, 16]
+    assert len(deep.inputs) == 23 * 23  # the last row and column are in no window
+    assert deep.complexity == pytest.approx(0.25)
+    assert deep.expected_calls == pytest.approx(1 + 1 + 1 + 0.25)
 
 
 def test_components_are_the_directions_of_most_variance():
@@ -598,7 +575,7 @@ def test_pipeline_classifies_digits(digits, options):
     assert model.score(x[1000:], y[1000:]) > 0.85
 
 
-def test_default_skeleton_estimates_its_kernel(digits):
+def test_transformer(digits):
     x = digits[0][:100]
     model = c.CompositionalFeatures(n_components=20_000, random_state=0).fit(x)
     z = model.transform(x)
@@ -608,9 +585,6 @@ def test_default_skeleton_estimates_its_kernel(digits):
     block = model.skeleton_.inputs["columns_0_7"]
     assert isinstance(block, Gaussian)
     assert block.a**-2 == pytest.approx(x[:, :8].var(0).sum())
-
-
-def test_transformer_dtypes_seeds_and_names(digits):
     x = digits[0][:50]
     data = digits_skeleton().to_dict()
     model = c.CompositionalFeatures(data, n_components=300, random_state=3).fit(x)

@@ -11,6 +11,7 @@ from torch.nn.utils import skip_init
 from torch.testing import assert_close
 
 import attention
+from attention import RandomFeatureAttention
 from attention.features import HyperbolicFeatures, PositiveFeatures, TrigFeatures
 from attention.hybrid import (
     AngularCoefficient,
@@ -145,11 +146,9 @@ def test_given_tensors():
     # A tensor given on the meta device: nothing can be drawn, and nothing is made up.
     softmax = nn.MultiheadAttention(8, 2)
 
-    def make() -> attention.RandomFeatureAttention:
+    def make() -> RandomFeatureAttention:
         with torch.device("meta"):
-            return attention.RandomFeatureAttention(
-                8, 2, "positive", 6, projection=torch.ones(6, 4)
-            )
+            return RandomFeatureAttention(8, 2, "positive", 6, projection=torch.ones(6, 4))
 
     layer = make().to_empty(device="cpu")
     assert layer.feature_map.omega.isnan().all()
@@ -158,7 +157,7 @@ def test_given_tensors():
         layer.load_state_dict(softmax.state_dict())
     with pytest.raises(ValueError, match="the state must hold omega of PositiveFeatures"):
         make().load_state_dict(softmax.state_dict(), assign=True)
-    whole = attention.RandomFeatureAttention(8, 2, "positive", 6)
+    whole = RandomFeatureAttention(8, 2, "positive", 6)
     layer.load_state_dict(whole.state_dict())
     assert_same(layer, whole)
 
@@ -179,9 +178,9 @@ def test_hybrids_of_modules_that_were_given():
     assert coefficient.radius == 2.0
 
 
-def attention_layer(name: str, device: str | None = None) -> attention.RandomFeatureAttention:
+def attention_layer(name: str, device: str | None = None) -> RandomFeatureAttention:
     projection = torch.full((6, 4), 0.3, device="cpu") if name == "positive" else "orthogonal"
-    return attention.RandomFeatureAttention(
+    return RandomFeatureAttention(
         8, 2, name, 6, projection=projection, batch_first=True, device=device
     )
 
@@ -206,7 +205,7 @@ def test_softmax_weights_load_into_a_module_from_the_meta_device(name):
 
 
 def test_resetting_a_module_resets_its_map():
-    layer = attention.RandomFeatureAttention(8, 2, "oprf", 6, batch_first=True)
+    layer = RandomFeatureAttention(8, 2, "oprf", 6, batch_first=True)
     before = copy.deepcopy(layer)
     tokens = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
     layer.fit(tokens, tokens).redraw(torch.Generator().manual_seed(1))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import attention
-from attention import theory
+from attention import feature_map, theory
 from tests.attention.cases import estimate, z_score
 
 DRAWS = {"iid": 3000, "orthogonal": 1500}
@@ -65,7 +65,7 @@ def batched_estimates(
     x, y = pairs()
     rows = 5 if projection == "iid" else 6
     m = rows * draws
-    fm = attention.feature_map(
+    fm = feature_map(
         name, 3, m, kernel=kernel, projection=projection, dtype=torch.float64, **options
     )
     parts = (fm.queries(x) * fm.keys(y)).unflatten(-1, (-1, draws, rows))
@@ -125,7 +125,7 @@ def test_hybrids_unbiased_with_the_predicted_error(name, options, projection, ke
     exact = getattr(attention.kernels, kernel)(x, y)
     heads = DRAWS[projection]
     drawn = {"kernel": kernel, "projection": projection, "heads": heads, "dtype": torch.float64}
-    fm = attention.feature_map(name, 3, 5, **drawn, **options)
+    fm = feature_map(name, 3, 5, **drawn, **options)
     estimates = estimate(fm, *(t.expand(heads, *t.shape) for t in (x, y)))
     assert z_score(estimates, exact).abs().max() < 4
     if projection != "iid":
@@ -137,7 +137,7 @@ def test_hybrids_unbiased_with_the_predicted_error(name, options, projection, ke
 def test_haar_without_bias_along_sign_vectors():
     """The trap of QR without sign correction: means of 2.06 or 3.93 where the kernel is e."""
     draws = 4000  # of 16 rows each, which are the blocks of one map
-    fm = attention.feature_map("positive", 16, 16 * draws, dtype=torch.float64)
+    fm = feature_map("positive", 16, 16 * draws, dtype=torch.float64)
     for sign in (1.0, -1.0):
         fm.redraw(torch.Generator().manual_seed(5))
         x = sign * torch.ones(1, 16, dtype=torch.float64) / 4

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 import attention
+from attention import feature_map
 from tests.attention.cases import OMEGA, WEIGHT
 
 DOUBLE = {"dtype": torch.float64}
@@ -58,98 +59,26 @@ GAUSSIAN: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("name", "options"), GAUSSIAN)
 def test_expectation_over_gaussians(name, options, kernel):
     (x, y), m = pair(), len(OMEGA)
-    fm = attention.feature_map(name, 2, m, kernel=kernel, projection=OMEGA, **options)
+    fm = feature_map(name, 2, m, kernel=kernel, projection=OMEGA, **options)
     exact = getattr(attention.kernels, kernel)(x, y)
     assert_close(expectation(fm, x, y, WEIGHT), exact, rtol=1e-9, atol=0)
 
 
 @pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
-def test_expectation_over_phases(kernel):
-    """Eight equal steps of the offset integrate its harmonics away."""
+def test_expectation_over_phases_and_special_cases(kernel):
+    # Eight equal steps of the offset integrate its harmonics away.
     (x, y), m = pair(), len(OMEGA)
     options, values = {"kernel": kernel, "projection": OMEGA}, []
     for b in torch.arange(8, dtype=torch.float64) * math.pi / 4 + 0.1:
-        fm = attention.feature_map("trig_phase", 2, m, phase=b.expand(m), **options)
+        fm = feature_map("trig_phase", 2, m, phase=b.expand(m), **options)
         values.append(expectation(fm, x, y, WEIGHT))
     exact = getattr(attention.kernels, kernel)(x, y)
     assert_close(torch.stack(values).mean(), exact, rtol=1e-9, atol=0)
-
-
-def masses(name: str, value: float, count: int) -> Tensor:
-    k = torch.arange(count, dtype=torch.float64)
-    if name.startswith("poisson"):
-        return (k * math.log(value) - value - (k + 1).lgamma()).exp()
-    return value * (1 - value) ** k
-
-
-@pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
-@pytest.mark.parametrize("shift", [None, [-0.7, -0.6], [0.1, 0.9]])
-@pytest.mark.parametrize(("name", "value"), [("poisson", 0.4), ("geometric", 0.7)])
-def test_expectation_over_integers(name, value, shift, kernel):
-    """Signed, positive above a shift, and of either sign below one."""
-    x, y = pair()
-    count = 40
-    nodes, weights = grid(torch.arange(count), masses(name, value, count))
-    option: dict[str, Any] = {"lam" if name == "poisson" else "p": value}
-    if shift is not None:
-        name, option = f"{name}_plus", {**option, "shift": torch.tensor(shift).double()}
-    fm = attention.feature_map(
-        name, 2, len(nodes), kernel=kernel, projection=nodes.long(), **option, **DOUBLE
-    )
-    exact = getattr(attention.kernels, kernel)(x, y)
-    assert_close(expectation(fm, x, y, weights), exact, rtol=1e-9, atol=0)
-
-
-@pytest.mark.parametrize(
-    ("name", "option", "value"),
-    [("poisson", "lam", 0.4), ("poisson", "lam", 700.0), ("geometric", "p", 0.3)],
-)
-def test_integers_have_their_distribution(name, option, value):
-    """Mean and variance within four standard errors, and the mass of each small integer."""
-    fm = attention.feature_map(name, 10, 20_000, **{option: value})
-    drawn = fm.omega.double().flatten()
-    mean, variance = (value, value)
-    if name == "geometric":
-        mean, variance = (1 - value) / value, (1 - value) / value**2
-    assert abs(drawn.mean().item() - mean) < 4 * math.sqrt(variance / len(drawn))
-    assert drawn.var().item() == pytest.approx(variance, rel=0.03)
-    expected = masses(name, value, 5) * len(drawn)
-    for k, count in enumerate(expected.tolist()):
-        seen = (drawn == k).sum().item()
-        assert abs(seen - count) <= 4 * math.sqrt(count) + 1e-9
-
-
-def test_formulas_of_comparisons():
-    # The kernel that its docstring states, by quadrature in polar coordinates.
-    x, y = pair()
-    m, epsilon = 4096, 0.2
-    turn = (torch.arange(m, dtype=torch.float64) + 0.5) * 2 * math.pi / m
-    around = torch.stack((turn.cos(), turn.sin()), -1)
-    fm = attention.feature_map("relu", 2, m, projection=around, epsilon=epsilon)
-    none = attention.feature_map("relu", 2, m, projection=0 * around, epsilon=epsilon)
-    theta = math.acos((x @ y / (x.norm() * y.norm())).item())
-    lengths = (x.norm() * y.norm()).item()
-    arc = lengths * (math.sin(theta) + (math.pi - theta) * math.cos(theta)) / (2 * math.pi)
-    # On the circle E|omega|^2 = 1 and not 2, E|omega| = 1 and not sqrt(pi/2).
-    expected = arc / 2 + epsilon * (x.norm() + y.norm()).item() / math.pi + epsilon**2
-    assert (fm.queries(x) * fm.keys(y)).sum(-1).item() == pytest.approx(expected, rel=1e-6)
-    assert (none.queries(x) * none.keys(y)).sum().item() == pytest.approx(epsilon**2)
-    fm = attention.feature_map("elu", 3, 1, **DOUBLE)
-    u = torch.tensor([-2.0, 0.0, 3.0], dtype=torch.float64)
-    expected = torch.tensor([math.exp(-2), 1.0, 4.0], dtype=torch.float64)
-    assert_close(fm.queries(u), expected, rtol=1e-15, atol=0)
-    assert fm.output_dim == 3
-    far = fm.scaled_queries(torch.full((2, 3), -1e4, dtype=torch.float64))
-    assert torch.equal(far.mantissa, torch.ones(2, 3, dtype=torch.float64))
-
-
-@pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
-def test_special_cases_are_other_maps(kernel):
     x, y = pair()
     omega = attention.projection("iid", 5, 2, torch.Generator().manual_seed(0), torch.float64)
 
     def estimate(name: str, **options: Any) -> Tensor:
-        fm = attention.feature_map(name, 2, 5, kernel=kernel, projection=omega, **options)
+        fm = feature_map(name, 2, 5, kernel=kernel, projection=omega, **options)
         return (fm.queries(x) * fm.keys(y)).sum(-1)
 
     positive, trig = estimate("positive"), estimate("trig")
@@ -174,3 +103,71 @@ def test_special_cases_are_other_maps(kernel):
         ),
     ):
         assert_close(estimate(name, **options), same, rtol=1e-13, atol=0)
+
+
+def masses(name: str, value: float, count: int) -> Tensor:
+    k = torch.arange(count, dtype=torch.float64)
+    if name.startswith("poisson"):
+        return (k * math.log(value) - value - (k + 1).lgamma()).exp()
+    return value * (1 - value) ** k
+
+
+@pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
+@pytest.mark.parametrize("shift", [None, [-0.7, -0.6], [0.1, 0.9]])
+@pytest.mark.parametrize(("name", "value"), [("poisson", 0.4), ("geometric", 0.7)])
+def test_expectation_over_integers(name, value, shift, kernel):
+    """Signed, positive above a shift, and of either sign below one."""
+    x, y = pair()
+    count = 40
+    nodes, weights = grid(torch.arange(count), masses(name, value, count))
+    option: dict[str, Any] = {"lam" if name == "poisson" else "p": value}
+    if shift is not None:
+        name, option = f"{name}_plus", {**option, "shift": torch.tensor(shift).double()}
+    fm = feature_map(
+        name, 2, len(nodes), kernel=kernel, projection=nodes.long(), **option, **DOUBLE
+    )
+    exact = getattr(attention.kernels, kernel)(x, y)
+    assert_close(expectation(fm, x, y, weights), exact, rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [("poisson", "lam", 0.4), ("poisson", "lam", 700.0), ("geometric", "p", 0.3)],
+)
+def test_integers_have_their_distribution(name, option, value):
+    """Mean and variance within four standard errors, and the mass of each small integer."""
+    fm = feature_map(name, 10, 20_000, **{option: value})
+    drawn = fm.omega.double().flatten()
+    mean, variance = (value, value)
+    if name == "geometric":
+        mean, variance = (1 - value) / value, (1 - value) / value**2
+    assert abs(drawn.mean().item() - mean) < 4 * math.sqrt(variance / len(drawn))
+    assert drawn.var().item() == pytest.approx(variance, rel=0.03)
+    expected = masses(name, value, 5) * len(drawn)
+    for k, count in enumerate(expected.tolist()):
+        seen = (drawn == k).sum().item()
+        assert abs(seen - count) <= 4 * math.sqrt(count) + 1e-9
+
+
+def test_formulas_of_comparisons():
+    # The kernel that its docstring states, by quadrature in polar coordinates.
+    x, y = pair()
+    m, epsilon = 4096, 0.2
+    turn = (torch.arange(m, dtype=torch.float64) + 0.5) * 2 * math.pi / m
+    around = torch.stack((turn.cos(), turn.sin()), -1)
+    fm = feature_map("relu", 2, m, projection=around, epsilon=epsilon)
+    none = feature_map("relu", 2, m, projection=0 * around, epsilon=epsilon)
+    theta = math.acos((x @ y / (x.norm() * y.norm())).item())
+    lengths = (x.norm() * y.norm()).item()
+    arc = lengths * (math.sin(theta) + (math.pi - theta) * math.cos(theta)) / (2 * math.pi)
+    # On the circle E|omega|^2 = 1 and not 2, E|omega| = 1 and not sqrt(pi/2).
+    expected = arc / 2 + epsilon * (x.norm() + y.norm()).item() / math.pi + epsilon**2
+    assert (fm.queries(x) * fm.keys(y)).sum(-1).item() == pytest.approx(expected, rel=1e-6)
+    assert (none.queries(x) * none.keys(y)).sum().item() == pytest.approx(epsilon**2)
+    fm = feature_map("elu", 3, 1, **DOUBLE)
+    u = torch.tensor([-2.0, 0.0, 3.0], dtype=torch.float64)
+    expected = torch.tensor([math.exp(-2), 1.0, 4.0], dtype=torch.float64)
+    assert_close(fm.queries(u), expected, rtol=1e-15, atol=0)
+    assert fm.output_dim == 3
+    far = fm.scaled_queries(torch.full((2, 3), -1e4, dtype=torch.float64))
+    assert torch.equal(far.mantissa, torch.ones(2, 3, dtype=torch.float64))

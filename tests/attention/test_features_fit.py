@@ -9,19 +9,12 @@ from torch import Tensor
 from torch.testing import assert_close
 
 import attention
-from attention import theory
+from attention import feature_map, theory
 from tests.attention.cases import doubles, rejects
 
 DOUBLE = {"dtype": torch.float64}
-FITTED = (
-    "complex_exponential",
-    "geometric",
-    "geometric_plus",
-    "gerf",
-    "oprf",
-    "poisson",
-    "poisson_plus",
-)
+DISCRETE = ("poisson", "geometric", "poisson_plus", "geometric_plus")
+FITTED = ("complex_exponential", "gerf", "oprf", *DISCRETE)
 
 
 def data(*shape: int, seed: int = 0) -> Tensor:
@@ -39,7 +32,7 @@ def parameters(fm: attention.FeatureMap) -> dict[str, Tensor]:
 def test_exponential_parameter_from_all_pairs(name, s):
     x, y = data(5, 3), -data(4, 3, seed=1)
     options = {"s": s} if name == "gerf" else {}
-    fm = attention.feature_map(name, 3, 4, **DOUBLE, **options).fit(x, y)
+    fm = feature_map(name, 3, 4, **DOUBLE, **options).fit(x, y)
     A = fm.A if name == "oprf" else fm.A_real
     square = (x.unsqueeze(1) + s * y).square().sum(-1).mean()
     optimum = theory.oprf_parameter if s == 1 else theory.gerf_parameter
@@ -50,7 +43,7 @@ def test_exponential_parameter_from_all_pairs(name, s):
 @pytest.mark.parametrize("name", ["oprf", "gerf", "poisson", "geometric"])
 def test_fitted_to_one_pair_is_best(name):
     x, y = data(1, 3), data(1, 3, seed=1).abs()
-    fm = attention.feature_map(name, 3, 4, **DOUBLE).fit(x, y)
+    fm = feature_map(name, 3, 4, **DOUBLE).fit(x, y)
     value = getattr(fm, {"oprf": "A", "gerf": "A_real"}.get(name, "parameter"))
     option = {"poisson": "lam", "geometric": "p"}.get(name, "A")
     best = theory.mse(name, x[0], y[0], 1, **{option: value})
@@ -63,8 +56,8 @@ def test_fitted_to_one_pair_is_best(name):
 def test_discrete_parameters_from_all_pairs(plus):
     x, y = data(5, 3), -data(4, 3, seed=1)
     suffix = "_plus" if plus else ""
-    poisson = attention.feature_map(f"poisson{suffix}", 3, 4, **DOUBLE).fit(x, y)
-    geometric = attention.feature_map(f"geometric{suffix}", 3, 4, **DOUBLE).fit(x, y)
+    poisson = feature_map(f"poisson{suffix}", 3, 4, **DOUBLE).fit(x, y)
+    geometric = feature_map(f"geometric{suffix}", 3, 4, **DOUBLE).fit(x, y)
     if plus:
         assert torch.equal(poisson.shift, geometric.shift)
         x, y = x - poisson.shift, y - poisson.shift
@@ -78,7 +71,7 @@ def test_discrete_parameters_from_all_pairs(plus):
 @pytest.mark.parametrize("name", ["poisson_plus", "geometric_plus"])
 def test_shift_lies_just_below_both_data_sets(name, kernel):
     x, y = data(2, 5, 3), -data(2, 4, 3, seed=1)
-    fm = attention.feature_map(name, 3, 50, kernel=kernel, margin=0.1, **DOUBLE).fit(x, y)
+    fm = feature_map(name, 3, 50, kernel=kernel, margin=0.1, **DOUBLE).fit(x, y)
     both = torch.cat((x.flatten(0, 1), y.flatten(0, 1)))
     least, largest = both.amin(0), both.amax(0)
     assert_close(fm.shift, least - 0.1 * (largest - least), rtol=1e-12, atol=0)
@@ -94,7 +87,7 @@ def test_diagonals(complex_a):
     # Clusters of one vector, with equal and opposite signs: the paper's optimum.
     x, y = data(1, 1, 3), data(1, 1, 3, seed=1) * torch.tensor([1.0, 1.0, -1.0])
     options = {"complex_a": complex_a, **DOUBLE}
-    fm = attention.feature_map("complex_exponential", 3, 4, **options).fit(x, y)
+    fm = feature_map("complex_exponential", 3, 4, **options).fit(x, y)
     centers = x[0, 0], y[0, 0]
     A = fm.A_real if fm.A_imag is None else torch.complex(fm.A_real, fm.A_imag)
     loss = theory.center_loss(*centers, A)
@@ -109,7 +102,7 @@ def test_diagonals(complex_a):
     # Of all moduli, the mean loss over all pairs is least at those of `fit`.
     x, y = data(2, 5, 3), 2 * data(2, 4, 3, seed=1) * torch.tensor([1.0, 1.0, -1.0])
     options = {"complex_a": complex_a, **DOUBLE}
-    fm = attention.feature_map("complex_exponential", 3, 4, **options).fit(x, y)
+    fm = feature_map("complex_exponential", 3, 4, **options).fit(x, y)
     A = fm.A_real if fm.A_imag is None else torch.complex(fm.A_real, fm.A_imag)
     pairs = x.reshape(-1, 1, 3), y.reshape(1, -1, 3)
     least = theory.center_loss(*pairs, A).mean()
@@ -122,12 +115,12 @@ def test_entries_of_diagonals():
     shares = torch.tensor([[0.8, 0.8, 0.8], [0.65, 0.6, -0.65]], dtype=torch.float64)
     side = torch.tensor([[-1.0], [1.0]], dtype=torch.float64)
     x, y = (share + (1 - share.square()).sqrt() * side for share in shares)
-    fm = attention.feature_map("complex_exponential", 3, 4, **DOUBLE).fit(x, 4 * y)
+    fm = feature_map("complex_exponential", 3, 4, **DOUBLE).fit(x, 4 * y)
     expected = torch.tensor([2j, 2, 2], dtype=torch.complex128)
     assert_close(torch.complex(fm.A_real, fm.A_imag), expected)
     x = torch.tensor([[0.0, 0.0, 1.0]], dtype=torch.float64)
     y = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
-    fm = attention.feature_map("complex_exponential", 3, 4, **DOUBLE).fit(x, y)
+    fm = feature_map("complex_exponential", 3, 4, **DOUBLE).fit(x, y)
     moduli = torch.hypot(fm.A_real, fm.A_imag)
     assert_close(moduli, torch.tensor([10.0, 1.0, 0.1], dtype=torch.float64))
 
@@ -153,7 +146,7 @@ def test_fit_does_no_harm_to_centred_data_and_helps_tight_clusters(name):
     centers = 0.5 * torch.randn(2, 1, 16, generator=generator, dtype=torch.float64).sign()
     tight = centers + 0.1 * torch.randn(2, 64, 16, generator=generator, dtype=torch.float64)
     for (x, y), largest in ((0.4 * doubles(2, 1, 64, 16), 1.2), (tight, 0.5)):
-        fm = attention.feature_map(name, 16, 64, **DOUBLE)
+        fm = feature_map(name, 16, 64, **DOUBLE)
         before = attention_error(fm, x, y)
         assert attention_error(fm.fit(x, y), x, y) < largest * before
 
@@ -162,12 +155,12 @@ def test_fit_does_no_harm_to_centred_data_and_helps_tight_clusters(name):
 def test_fit_moves_the_map_and_its_state(name):
     """Data without statistics is refused."""
     x, y = data(2, 5, 3), data(2, 4, 3, seed=1)
-    fm = attention.feature_map(name, 3, 40, seed=1, **DOUBLE)
+    fm = feature_map(name, 3, 40, seed=1, **DOUBLE)
     before = fm.queries(x) @ fm.keys(y).mT
     assert fm.fit(x, y) is fm
     expected = fm.queries(x) @ fm.keys(y).mT
     assert not torch.allclose(expected, before)
-    fresh = attention.feature_map(name, 3, 40, seed=2, **DOUBLE)
+    fresh = feature_map(name, 3, 40, seed=2, **DOUBLE)
     fresh.load_state_dict(fm.state_dict())
     assert torch.equal(fresh.queries(x) @ fresh.keys(y).mT, expected)
     for twin in (fm, fresh):
@@ -175,7 +168,7 @@ def test_fit_moves_the_map_and_its_state(name):
     assert torch.equal(fresh.queries(x) @ fresh.keys(y).mT, fm.queries(x) @ fm.keys(y).mT)
     same = (torch.equal(parameters(fresh)[key], value) for key, value in parameters(fm).items())
     assert all(same)
-    fm = attention.feature_map(name, 3, 4, **DOUBLE)
+    fm = feature_map(name, 3, 4, **DOUBLE)
     good = data(5, 3)
     rejects(r"fit needs at least one token in x .* got shape \(0, 3\)", fm.fit, good[:0], good)
     rejects(r"token in y and finite entries, got shape \(5, 3\)", fm.fit, good, good / 0)
@@ -183,13 +176,13 @@ def test_fit_moves_the_map_and_its_state(name):
     assert fm.fit(good[0], good[1]) is fm
 
 
-@pytest.mark.parametrize("name", ["poisson", "geometric", "poisson_plus", "geometric_plus"])
+@pytest.mark.parametrize("name", DISCRETE)
 def test_integers_follow_the_parameter(name):
     """Fitted, or built with the same parameter and seed: the same integers."""
     x, y = data(5, 3), data(4, 3, seed=1)
-    fm = attention.feature_map(name, 3, 40, seed=3, **DOUBLE).fit(x, y)
+    fm = feature_map(name, 3, 40, seed=3, **DOUBLE).fit(x, y)
     option = "lam" if name.startswith("poisson") else "p"
-    same = attention.feature_map(name, 3, 40, seed=3, **{option: fm.parameter}, **DOUBLE)
+    same = feature_map(name, 3, 40, seed=3, **{option: fm.parameter}, **DOUBLE)
     assert torch.equal(fm.omega, same.omega)
 
 
@@ -209,7 +202,7 @@ GIVEN: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("name", "options"), GIVEN)
 def test_given_parameters_stay(name, options):
     x, y = data(5, 3), data(4, 3, seed=1)
-    fm = attention.feature_map(name, 3, 4, **options, **DOUBLE)
+    fm = feature_map(name, 3, 4, **options, **DOUBLE)
     before = copy.deepcopy(parameters(fm))
     fm.fit(x, y)
     assert all(torch.equal(before[key], value) for key, value in parameters(fm).items())
@@ -234,10 +227,10 @@ def test_heads_are_separate_maps(name, options):
         pytest.importorskip("sklearn")
     scale = torch.tensor([0.5, 1.5], dtype=torch.float64).reshape(2, 1, 1)
     x, y = scale * data(4, 2, 5, 3), scale * data(4, 2, 6, 3, seed=1)
-    fm = attention.feature_map(name, 3, 7, heads=2, **options, **DOUBLE).fit(x, y)
+    fm = feature_map(name, 3, 7, heads=2, **options, **DOUBLE).fit(x, y)
     for head in range(2):
         u, w = x[:, head], y[:, head]
-        alone = attention.feature_map(name, 3, 7, **options, **DOUBLE).fit(u, w)
+        alone = feature_map(name, 3, 7, **options, **DOUBLE).fit(u, w)
         state = {
             key: value if value.numel() == own.numel() else value[head].reshape(own.shape)
             for (key, own), value in zip(

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 import attention
+from attention import feature_map
 from attention.features.discrete import DiscreteFeatures
 from tests.attention.cases import doubles, rejects
 
@@ -41,7 +42,7 @@ def unit(*shape: int, seed: int = 0) -> Tensor:
 @pytest.mark.parametrize(("name", "options"), ALL)
 def test_length_thirty_in_float32(name, options, kernel):
     x, y = 30 * unit(6, 64), 30 * unit(7, 64, seed=1)
-    fm = attention.feature_map(name, 64, 32, kernel=kernel, **options).fit(x.float(), y.float())
+    fm = feature_map(name, 64, 32, kernel=kernel, **options).fit(x.float(), y.float())
     exact = copy.deepcopy(fm).double()
     for single, double, u in (
         (fm.scaled_queries, exact.scaled_queries, x),
@@ -59,8 +60,8 @@ def test_length_thirty_in_float32(name, options, kernel):
 @pytest.mark.parametrize(("name", "options"), ALL)
 def test_low_precision_in_float32_inside(name, options, dtype):
     x, y = unit(6, 8).abs(), unit(7, 8, seed=1).abs()
-    fm = attention.feature_map(name, 8, 16, **options).fit(x.float(), y.float()).to(dtype)
-    built = attention.feature_map(name, 8, 16, dtype=dtype, **options)
+    fm = feature_map(name, 8, 16, **options).fit(x.float(), y.float()).to(dtype)
+    built = feature_map(name, 8, 16, dtype=dtype, **options)
     for low in (fm, built):
         features = low.queries(x.to(dtype))
         assert features.dtype == torch.float32
@@ -74,7 +75,7 @@ def test_gradients_where_entries_are_zero(name, zero):
     """Powers 0, 1 and 2 of an entry at zero: slopes 0, that of the rest, and 0."""
     omega = torch.tensor([[0, 2, 1], [1, 1, 0], [2, 0, 1], [1, 0, 3]])
     x = torch.tensor([[zero, 0.5, -0.4], [zero, zero, 0.3]], dtype=torch.float64)
-    fm = attention.feature_map(name, 3, 4, projection=omega, **DOUBLE)
+    fm = feature_map(name, 3, 4, projection=omega, **DOUBLE)
     features = fm.queries(x.requires_grad_())
     assert torch.equal(features[0] != 0, torch.tensor([True] * 4))
     assert (features[0, 1:].abs() < 1e-100).all()
@@ -85,7 +86,7 @@ def test_gradients_where_entries_are_zero(name, zero):
 @pytest.mark.parametrize("name", ["poisson", "geometric"])
 def test_negative_inputs_are_refused_in_attention_only(name):
     x, y, values = unit(4, 3).abs(), unit(5, 3, seed=1).abs(), unit(5, 2)
-    fm = attention.feature_map(name, 3, 4, **DOUBLE)
+    fm = feature_map(name, 3, 4, **DOUBLE)
     assert fm.attend(x, y, values).isfinite().all()
     rejects(r"queries must not be negative .* the map's _plus form", fm.attend, -x, y, values)
     rejects(r"keys must not be negative .* got negative entries", fm.attend, x, -y, values)
@@ -95,13 +96,13 @@ def test_negative_inputs_are_refused_in_attention_only(name):
     y[4] = -1
     assert torch.equal(fm.attend(x, y, values, key_mask=mask), expected)
     assert fm.queries(-x).isfinite().all()
-    plus = attention.feature_map(f"{name}_plus", 3, 4, **DOUBLE).fit(-x, y[:4])
+    plus = feature_map(f"{name}_plus", 3, 4, **DOUBLE).fit(-x, y[:4])
     assert plus.attend(-x, y[:4], values[:4]).isfinite().all()
 
 
 def test_phases():
     """They fill the circle; given ones are not redrawn."""
-    fm = attention.feature_map("trig_phase", 2, 40_000, projection="iid", **DOUBLE)
+    fm = feature_map("trig_phase", 2, 40_000, projection="iid", **DOUBLE)
     assert fm.phase.min() >= 0
     assert fm.phase.max() < 2 * math.pi
     assert fm.phase.mean().item() == pytest.approx(math.pi, abs=0.04)
@@ -112,19 +113,19 @@ def test_phases():
     # Independent of the vectors, though one generator draws both.
     together = torch.stack((*fm.omega.T, fm.phase)).corrcoef() - torch.eye(3)
     assert together.abs().max() < 0.02
-    fm = attention.feature_map("trig_phase", 3, 4, phase=torch.zeros(4))
+    fm = feature_map("trig_phase", 3, 4, phase=torch.zeros(4))
     rejects("redraw needs a map that drew its phase", fm.redraw, torch.Generator())
 
 
 def test_abstract_maps_say_so():
     assert issubclass(DiscreteFeatures, attention.FeatureMap)
-    rejects(r"heads must be at least 1, got 0", attention.feature_map, "poisson", 3, 4, heads=0)
-    fm = attention.feature_map("gerf", 3, 4, heads=2)
+    rejects(r"heads must be at least 1, got 0", feature_map, "poisson", 3, 4, heads=0)
+    fm = feature_map("gerf", 3, 4, heads=2)
     rejects(r"shape \(..., 2, L, 3\) for a map with heads, got", fm.queries, torch.zeros(3, 4, 3))
     rejects(r"on the map's device cpu, got meta", fm.queries, torch.zeros(2, 4, 3, device="meta"))
     assert "s=1" in repr(fm)
-    assert "projection='iid'" in repr(attention.feature_map("poisson", 3, 4))
-    assert "epsilon=0.001" in repr(attention.feature_map("relu", 3, 4))
+    assert "projection='iid'" in repr(feature_map("poisson", 3, 4))
+    assert "epsilon=0.001" in repr(feature_map("relu", 3, 4))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_abstract_maps_say_so():
 )
 def test_given_tensors_are_copied(name, option, value):
     value = value.requires_grad_()
-    fm = attention.feature_map(name, 3, 4, **{option: value})
+    fm = feature_map(name, 3, 4, **{option: value})
     assert not any(buffer.requires_grad for buffer in fm.buffers())
     state = {key: buffer.clone() for key, buffer in fm.state_dict().items()}
     with torch.no_grad():
@@ -151,7 +152,7 @@ def test_given_tensors_are_copied(name, option, value):
 def test_scaled_comparisons_on_both_sides_of_zero():
     u = torch.tensor([[-3.0, -0.5, 0.0], [2.0, -1.0, 0.5]], dtype=torch.float64)
     for name in ("relu", "elu"):
-        fm = attention.feature_map(name, 3, 4, **DOUBLE)
+        fm = feature_map(name, 3, 4, **DOUBLE)
         mantissa, log_scale = fm.scaled_queries(u)
         assert_close(mantissa * log_scale.exp(), fm.queries(u), rtol=1e-14, atol=0)
         assert torch.equal(mantissa.amax(-1), torch.ones(2, dtype=torch.float64))

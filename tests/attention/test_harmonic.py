@@ -3,6 +3,7 @@
 import math
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from scipy.special import ive
@@ -10,7 +11,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 import attention
-from attention import theory
+from attention import feature_map, theory
 from attention.features.waves import multiples, waves
 from attention.theory.harmonic import harmonics
 from attention.tracing import for_onnx
@@ -32,7 +33,7 @@ def torus(count: int) -> Tensor:
 def errors(places: Tensor, m: int, kappa: float) -> Tensor:
     """Of the kernel of a map, over all differences of places from 0."""
     dim = places.shape[-1]
-    fm = attention.feature_map("harmonic", dim, m, kappa=kappa, **DOUBLE)
+    fm = feature_map("harmonic", dim, m, kappa=kappa, **DOUBLE)
     kernel = fm.queries(places) @ fm.keys(torch.zeros(dim, **DOUBLE))
     return kernel - attention.kernels.von_mises(places, torch.zeros(dim, **DOUBLE), kappa)
 
@@ -69,30 +70,12 @@ def test_error_on_a_torus(m, kappa):
     assert found.square().mean().sqrt().item() == pytest.approx(rms, rel=1e-6, abs=2e-8)
 
 
-def test_a_torus_keeps_the_frequencies_of_largest_weight():
-    """Against all of a square, sorted; the square of as many features leaves more out."""
-    kappa, n = (20.0, 5.0), 12
-    frequencies, weights = harmonics(150, kappa)
-    every = [
-        ive(abs(i), kappa[0]) * ive(abs(j), kappa[1])
-        for i in range(-40, 41)
-        for j in range(-40, 41)
-    ]
-    best = torch.tensor(sorted(every, reverse=True)[:301], dtype=torch.float64)
-    assert weights.sum().item() == pytest.approx(best.sum().item(), rel=1e-12)
-    both = torch.cat((frequencies, -frequencies))
-    assert len({tuple(row) for row in both.tolist()}) == 300
-    m = ((2 * n + 1) ** 2 - 1) // 2
-    square = 1 - (1 - theory.harmonic_tail(n, kappa=30.0)) ** 2
-    assert theory.harmonic_tail(m, kappa=30.0, dim=2) < 0.9 * square
-
-
 def test_the_kernel_is_von_mises_where_frequencies_are_many():
     """Which is a Gaussian close by."""
     generator = torch.Generator().manual_seed(0)
     x, y = 4 * torch.rand(2, 9, 2, generator=generator, **DOUBLE) - 2
     settings = {"kappa": (3.0, 8.0), "period": (2.0, 0.7)}
-    fm = attention.feature_map("harmonic", 2, 1500, **settings, **DOUBLE)
+    fm = feature_map("harmonic", 2, 1500, **settings, **DOUBLE)
     expected = torch.ones(9, 9, **DOUBLE)
     for axis, (kappa, period) in enumerate(zip(*settings.values(), strict=True)):
         own = slice(axis, axis + 1)
@@ -108,7 +91,7 @@ def test_the_kernel_is_von_mises_where_frequencies_are_many():
 
 
 def test_features_have_length_one_and_the_period():
-    fm = attention.feature_map("harmonic", 2, 40, kappa=9.0, period=2.0, heads=3, **DOUBLE)
+    fm = feature_map("harmonic", 2, 40, kappa=9.0, period=2.0, heads=3, **DOUBLE)
     u = torch.rand(3, 7, 2, generator=torch.Generator().manual_seed(0), **DOUBLE)
     phi = fm.keys(u)
     assert phi.shape == (3, 7, 81)
@@ -116,6 +99,17 @@ def test_features_have_length_one_and_the_period():
     assert_close(fm.queries(u - 6), phi)
     assert "kappa=(9.0, 9.0), period=[2.0, 2.0]" in repr(fm)
     assert not fm.state_dict()
+    # Against all of a square, sorted; the square of as many features leaves more out.
+    kappa, n = (20.0, 5.0), 12
+    frequencies, weights = harmonics(150, kappa)
+    one, two = (torch.tensor(ive(abs(np.arange(-40, 41)), k)) for k in kappa)
+    best = torch.outer(one, two).flatten().sort(descending=True).values[:301]
+    assert weights.sum().item() == pytest.approx(best.sum().item(), rel=1e-12)
+    both = torch.cat((frequencies, -frequencies))
+    assert len({tuple(row) for row in both.tolist()}) == 300
+    m = ((2 * n + 1) ** 2 - 1) // 2
+    square = 1 - (1 - theory.harmonic_tail(n, kappa=30.0)) ** 2
+    assert theory.harmonic_tail(m, kappa=30.0, dim=2) < 0.9 * square
 
 
 @pytest.mark.parametrize(
@@ -162,7 +156,7 @@ def test_multiples_of_an_angle_are_its_waves(count):
 def test_what_becomes_onnx_takes_one_sine_a_place(shape):
     """And what stays PyTorch's, as many as there are features."""
     places = torch.rand(shape, generator=torch.Generator().manual_seed(0), **DOUBLE)
-    features = attention.feature_map("harmonic", 1, 6, kappa=4.0, **DOUBLE)
+    features = feature_map("harmonic", 1, 6, kappa=4.0, **DOUBLE)
 
     class Module(torch.nn.Module):
         def __init__(self) -> None:

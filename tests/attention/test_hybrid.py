@@ -10,6 +10,7 @@ from torch.nn.functional import normalize
 from torch.testing import assert_close
 
 import attention
+from attention import feature_map
 from attention.hybrid import AngularHybrid, GaussianCoefficient
 from tests.attention.cases import doubles, estimate, points, rejects, scaled_estimate
 from tests.pairwise import pairwise
@@ -34,9 +35,7 @@ def test_no_error_at_angles_zero_and_pi(options, kernel):
     At angle pi the trig terms, of size exp(|x|^2), cancel to rounding: lengths stay moderate.
     """
     x = 1.5 * normalize(points(20, 8), dim=-1)
-    fm = attention.feature_map(
-        "angular_hybrid", 8, 4, kernel=kernel, dtype=torch.float64, **options
-    )
+    fm = feature_map("angular_hybrid", 8, 4, kernel=kernel, dtype=torch.float64, **options)
     for y in (x, -x):
         exact = getattr(attention.kernels, kernel)(x, y)
         assert_close(estimate(fm, x, y), exact, rtol=1e-11, atol=1e-15)
@@ -52,7 +51,7 @@ def test_equals_its_definition(first_base, shared, A):
     first, second = (omega[:4], omega[:4]) if shared else (omega[:4], omega[4:])
     options = {"projection": first if shared else omega, "shared_projections": shared}
     options |= {"num_lambda_features": 5, "lambda_projection": tau, "base": (first_base, "trig")}
-    fm = attention.feature_map("angular_hybrid", 3, 4, **options)
+    fm = feature_map("angular_hybrid", 3, 4, **options)
     widths = {"hyperbolic": 2, "positive": 1, "oprf": 1}
     assert fm.output_dim == (widths[first_base] + 2) * 4 * (5 + 1)
     one_sided = attention.features.HyperbolicFeatures(3, 4, projection=first)
@@ -65,7 +64,7 @@ def test_equals_its_definition(first_base, shared, A):
             one_sided.fit(x, y)
             assert float(one_sided.A) < 0
     weight = 0.5 - 0.5 * ((x @ tau.T).sign() * (y @ tau.T).sign()).mean(-1)
-    trig = attention.feature_map("trig", 3, 4, projection=second)
+    trig = feature_map("trig", 3, 4, projection=second)
     expected = weight * estimate(one_sided, x, y) + (1 - weight) * estimate(trig, x, y)
     assert_close(estimate(fm, x, y), expected, rtol=1e-12, atol=1e-14)
     assert_close(scaled_estimate(fm, x, y), expected, rtol=1e-12, atol=1e-14)
@@ -94,7 +93,7 @@ def test_pair_of_couplings():
 def test_state_is_the_random_vectors(name, lambda_projection):
     """Saved policies hold `weight` alone for the angular hybrid."""
     options = {"lambda_projection": lambda_projection}
-    fm, other = (attention.feature_map(name, 3, 4, seed=seed, **options) for seed in (0, 1))
+    fm, other = (feature_map(name, 3, 4, seed=seed, **options) for seed in (0, 1))
     radius = set() if name == "angular_hybrid" else {"coefficient.radius"}
     assert set(fm.state_dict()) == {"weight"} | radius
     x = points(5, 3).float()
@@ -102,22 +101,32 @@ def test_state_is_the_random_vectors(name, lambda_projection):
     other.load_state_dict(fm.state_dict())
     assert_close(other.keys(x), fm.keys(x), rtol=0, atol=0)
     copied = copy.deepcopy(fm)
-    copied.load_state_dict(attention.feature_map(name, 3, 4, seed=2, **options).state_dict())
+    copied.load_state_dict(feature_map(name, 3, 4, seed=2, **options).state_dict())
     assert_close(other.keys(x), fm.keys(x), rtol=0, atol=0)
 
 
-def test_cast_keeps_the_coefficients_exact():
-    """With n = 5 the weights are 1/10, which float32 rounds."""
+def test_dtypes_of_coefficients():
+    # With n = 5 the weights are 1/10, which float32 rounds.
     fm = AngularHybrid(3, 4, num_lambda_features=5).double()
     x = points(4, 3)
     assert_close(estimate(fm, x, x), attention.kernels.softmax(x, x), rtol=1e-13, atol=0)
+    M = torch.tensor([[0.3, -1.7], [1.1, 0.6]])
+    x, y = torch.tensor([[0.7, -0.4]]), torch.tensor([[0.3, 0.9]])
+    low = GaussianCoefficient(2, 3, M=M, c=0.9, dtype=torch.bfloat16)
+    full = GaussianCoefficient(2, 3, M=low.M, c=0.9, projection=low.features.omega)
+    for name in ("queries", "keys"):
+        computed = getattr(low, name)(x.bfloat16())
+        expected = getattr(full.float(), name)(x.bfloat16().float())
+        assert computed.dtype == torch.float32
+        assert_close(computed, expected)
+    assert not torch.equal(low.keys(y.bfloat16()), low.queries(y.bfloat16()))
 
 
 def test_gradients():
     """Of features and of attention, against finite differences; signs count as constants."""
     x, y = (0.5 * points(4, 3, seed) for seed in (1, 2))
     for options in ({}, {"base": ("oprf", "trig")}):
-        fm = attention.feature_map("angular_hybrid", 3, 4, dtype=torch.float64, **options)
+        fm = feature_map("angular_hybrid", 3, 4, dtype=torch.float64, **options)
         inputs = (x.clone().requires_grad_(), y.clone().requires_grad_())
         assert torch.autograd.gradcheck(lambda a, b, fm=fm: estimate(fm, a, b), inputs)
         assert torch.autograd.gradcheck(lambda a, b, fm=fm: fm.attend(a, b, b), inputs)
@@ -137,7 +146,7 @@ def test_no_error_at_one_end(lambda_features, sign, base):
     x = sphere(20, 6, 0)
     options = {"base": base, "lambda_sigma": SIGMA, "radius": RADIUS}
     options |= {"lambda_features": lambda_features, "dtype": torch.float64}
-    fm = attention.feature_map("gaussian_hybrid", 6, 4, **options)
+    fm = feature_map("gaussian_hybrid", 6, 4, **options)
     exact = attention.kernels.softmax(x, sign * x)
     assert_close(estimate(fm, x, sign * x), exact, rtol=1e-11, atol=0)
     other = attention.kernels.softmax(x, -sign * x)
@@ -154,7 +163,7 @@ def test_gaussian_hybrid_equals_its_definition(lambda_features, shared):
     options = {"projection": first if shared else omega, "shared_projections": shared}
     options |= {"num_lambda_features": 5, "lambda_projection": tau, "lambda_sigma": SIGMA}
     options |= {"radius": RADIUS, "lambda_features": lambda_features}
-    fm = attention.feature_map("gaussian_hybrid", 3, 4, **options)
+    fm = feature_map("gaussian_hybrid", 3, 4, **options)
     rho = 1 - math.exp(-2 * SIGMA**2 * RADIUS**2)
     p_x, p_y = SIGMA * x @ tau.T, SIGMA * y @ tau.T
     if lambda_features == "trig":
@@ -165,8 +174,8 @@ def test_gaussian_hybrid_equals_its_definition(lambda_features, shared):
         gaussian = (p_x + p_y - squares).exp().mean(-1)
         assert fm.output_dim == 4 * 4 * (5 + 1)
     weight = (1 - gaussian) / rho
-    hyperbolic = attention.feature_map("hyperbolic", 3, 4, projection=first)
-    trig = attention.feature_map("trig", 3, 4, projection=second)
+    hyperbolic = feature_map("hyperbolic", 3, 4, projection=first)
+    trig = feature_map("trig", 3, 4, projection=second)
     expected = weight * estimate(hyperbolic, x, y) + (1 - weight) * estimate(trig, x, y)
     assert_close(estimate(fm, x, y), expected, rtol=1e-12, atol=1e-14)
     scores = (fm.queries(x) @ fm.keys(y).mT).sum(0)
@@ -175,10 +184,10 @@ def test_gaussian_hybrid_equals_its_definition(lambda_features, shared):
 
 def test_fit_sets_the_radius():
     x, y = sphere(10, 4, 1), 2 * sphere(30, 4, 2)
-    fm = attention.feature_map("gaussian_hybrid", 4, 3, dtype=torch.float64).fit(x, y)
+    fm = feature_map("gaussian_hybrid", 4, 3, dtype=torch.float64).fit(x, y)
     radius = float(fm.coefficient.radius)
     assert radius == pytest.approx(1.5 * RADIUS)
-    given = attention.feature_map("gaussian_hybrid", 4, 3, radius=radius, dtype=torch.float64)
+    given = feature_map("gaussian_hybrid", 4, 3, radius=radius, dtype=torch.float64)
     assert_close(fm.keys(y), given.keys(y))
     rejects("fit needs queries and keys of mean length above 0", fm.fit, 0 * x, 0 * y)
 
@@ -200,16 +209,3 @@ def test_general_coefficient(features):
     else:
         variance = math.exp(4 * float((u * w).sum())) - exact**2
     assert abs(float(coefficient.estimate(x, y)) - exact) < 4 * math.sqrt(variance / n)
-
-
-def test_general_coefficient_works_in_float32_for_bfloat16():
-    M = torch.tensor([[0.3, -1.7], [1.1, 0.6]])
-    x, y = torch.tensor([[0.7, -0.4]]), torch.tensor([[0.3, 0.9]])
-    low = GaussianCoefficient(2, 3, M=M, c=0.9, dtype=torch.bfloat16)
-    full = GaussianCoefficient(2, 3, M=low.M, c=0.9, projection=low.features.omega)
-    for name in ("queries", "keys"):
-        computed = getattr(low, name)(x.bfloat16())
-        expected = getattr(full.float(), name)(x.bfloat16().float())
-        assert computed.dtype == torch.float32
-        assert_close(computed, expected)
-    assert not torch.equal(low.keys(y.bfloat16()), low.queries(y.bfloat16()))

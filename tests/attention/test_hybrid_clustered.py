@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 import attention
-from attention import theory
+from attention import feature_map, theory
 from attention.hybrid import ClusteredHybrid
 from attention.hybrid.clusters import root_mean_squares
 from tests.attention.cases import estimate, rejects, scaled_estimate, tokens
@@ -48,21 +48,15 @@ def test_zero_one_equals_its_definition(complex_a, kernel):
     query_centers, key_centers = CENTERS
     options = {"kernel": kernel, "projection": omega, "query_centers": query_centers}
     options |= {"key_centers": key_centers, "complex_a": complex_a}
-    fm = attention.feature_map("clustered_hybrid", D, 5, **options)
+    fm = feature_map("clustered_hybrid", D, 5, **options)
     assert fm.output_dim == 2 * 3 * 5 * (2 if complex_a else 1)
     assert fm.signed == complex_a
     i = torch.cdist(x, query_centers).argmin(-1)
     j = torch.cdist(y, key_centers).argmin(-1)
     assert len(set(i.tolist())) == 2
     assert len(set(j.tolist())) == 3
-    expected = torch.stack(
-        [
-            pair_estimate(
-                a[None], b[None], diagonal(query_centers[k], key_centers[n], complex_a), omega
-            )[0]
-            for a, b, k, n in zip(x, y, i, j, strict=True)
-        ]
-    )
+    A = diagonal(query_centers[i], key_centers[j], complex_a)
+    expected = pair_estimate(x, y, A, omega)
     if kernel == "gaussian":
         expected = expected * (-0.5 * (x.square().sum(-1) + y.square().sum(-1))).exp()
     assert_close(estimate(fm, x, y), expected, rtol=1e-11, atol=1e-13)
@@ -76,9 +70,9 @@ def test_no_error_at_the_centres():
     options = {"query_centers": query_centers, "key_centers": key_centers, **F64}
     x, y = query_centers.repeat_interleave(3, 0), key_centers.repeat(2, 1)
     exact = attention.kernels.softmax(x, y)
-    fm = attention.feature_map("clustered_hybrid", D, 5, **options)
+    fm = feature_map("clustered_hybrid", D, 5, **options)
     assert_close(estimate(fm, x, y), exact, rtol=1e-12, atol=0)
-    real = attention.feature_map("clustered_hybrid", D, 5, complex_a=False, **options)
+    real = feature_map("clustered_hybrid", D, 5, complex_a=False, **options)
     assert float((estimate(real, x, y) - exact).abs().max()) > 1e-3
     # |A| is 1 where both centres are zero, and held between the limits where one is.
     r = torch.tensor([[0.0, 0.0, 0.5, -0.2]], dtype=torch.float64)
@@ -100,20 +94,12 @@ def test_gaussian_equals_its_definition(complex_a, lambda_features, default_base
     x, y, omega, tau = points(6, 1), points(6, 2), points(5, 3, 1.0), points(3, 4, 1.0)
     query_centers, key_centers = CENTERS
     t = 1.7
-    options = {
-        "projection": omega,
-        "query_centers": query_centers,
-        "key_centers": key_centers,
-        "complex_a": complex_a,
-        "coefficients": "gaussian",
-        "num_lambda_features": 3,
-        "lambda_scale": t,
-        "lambda_features": lambda_features,
-        "lambda_projection": tau,
-        "default_base": default_base,
-    }
-    fm = attention.feature_map("clustered_hybrid", D, 5, **options)
-    default = attention.feature_map(default_base, D, 5, projection=omega)
+    options = {"projection": omega, "query_centers": query_centers, "key_centers": key_centers}
+    options |= {"complex_a": complex_a, "coefficients": "gaussian", "num_lambda_features": 3}
+    options |= {"lambda_scale": t, "lambda_features": lambda_features, "lambda_projection": tau}
+    options |= {"default_base": default_base}
+    fm = feature_map("clustered_hybrid", D, 5, **options)
+    default = feature_map(default_base, D, 5, projection=omega)
     rest, expected = torch.ones(6, dtype=torch.float64), torch.zeros(6, dtype=torch.float64)
     for r in query_centers:
         for s in key_centers:
@@ -145,7 +131,7 @@ def test_draws(coefficients):
     options = {"projection": "iid", "query_centers": query_centers[:1].expand(heads, 1, D)}
     options |= {"key_centers": key_centers[:2].expand(heads, 2, D), "coefficients": coefficients}
     options |= {"lambda_scale": 2.0, "num_lambda_features": 2, "heads": heads}
-    fm = attention.feature_map("clustered_hybrid", D, 2, **F64, **options)
+    fm = feature_map("clustered_hybrid", D, 2, **F64, **options)
     x, y = query_centers[:1] + points(1, 5, 0.1), key_centers[:1] + points(1, 6, 0.1)
     values = estimate(fm, x.expand(heads, 1, D), y.expand(heads, 1, D)).squeeze(-1)
     z = (values.mean() - attention.kernels.softmax(x, y)) / (values.std() / heads**0.5)
@@ -153,7 +139,7 @@ def test_draws(coefficients):
     one, two = (values - values.mean())[::2], (values - values.mean())[1::2]
     assert abs(float((one * two).mean() / values.var())) < 0.05
     # The vectors are those of the named couplings, drawn in this order from one generator.
-    fm = attention.feature_map(
+    fm = feature_map(
         "clustered_hybrid", D, 3, coefficients=coefficients, num_lambda_features=2, **F64
     )
     fm.redraw(torch.Generator().manual_seed(5))
@@ -171,7 +157,7 @@ def clouds(seed: int, centers: Tensor, count: int) -> Tensor:
 def test_fit_finds_centres_and_diagonals():
     pytest.importorskip("sklearn")
     x, y = clouds(30, CENTERS[0], 40), clouds(40, CENTERS[1], 40)
-    fm = attention.feature_map("clustered_hybrid", D, 8, num_key_clusters=3, **F64)
+    fm = feature_map("clustered_hybrid", D, 8, num_key_clusters=3, **F64)
     assert float(fm.query_centers.abs().max()) == 0
     before = (fm.queries(x) @ fm.keys(y).mT - (x @ y.mT).exp()).square().mean()
     assert fm.fit(x, y) is fm
@@ -179,10 +165,10 @@ def test_fit_finds_centres_and_diagonals():
         assert float(torch.cdist(centers, found).min(-1).values.max()) < 0.03
     after = (fm.queries(x) @ fm.keys(y).mT - (x @ y.mT).exp()).square().mean()
     assert float(after) < 0.02 * float(before)
-    other = attention.feature_map("clustered_hybrid", D, 8, num_key_clusters=3, seed=3, **F64)
+    other = feature_map("clustered_hybrid", D, 8, num_key_clusters=3, seed=3, **F64)
     other.load_state_dict(fm.state_dict())
     assert_close(other.keys(y), fm.keys(y), rtol=0, atol=0)
-    given = attention.feature_map("clustered_hybrid", D, 8, query_centers=CENTERS[0], **F64)
+    given = feature_map("clustered_hybrid", D, 8, query_centers=CENTERS[0], **F64)
     given.fit(x, y)
     assert_close(given.query_centers, CENTERS[0], rtol=0, atol=0)
     rejects("fit needs at least 3 tokens for as many clusters, got 2", fm.fit, x, y[:2])
@@ -191,7 +177,7 @@ def test_fit_finds_centres_and_diagonals():
     x, y = points(200, 1, 0.3), points(200, 2, 0.6)
     x[:, 0], y[:, 0] = x[:, 0] + 3, y[:, 0] + 3
     options = {"num_query_clusters": 1, "num_key_clusters": 1, **F64}
-    fm = attention.feature_map("clustered_hybrid", D, 3, **options).fit(x, y)
+    fm = feature_map("clustered_hybrid", D, 3, **options).fit(x, y)
     variances = [u.mean(0).square() + u.var(0) for u in (x, y)]
     assert_close(fm.moduli[0, 0], (variances[1] / variances[0]) ** 0.25)
     assert fm.imaginary[0, 0].tolist() == [True, False, False, False]
@@ -220,8 +206,8 @@ def test_states_restore_the_diagonals(side):
     x, y = points(50, 1), points(50, 2) + 0.5
     options = {"num_query_clusters": 2, "num_key_clusters": 3, **F64}
     centers = dict(zip(("query_centers", "key_centers"), CENTERS, strict=True))
-    fitted = attention.feature_map("clustered_hybrid", D, 5, **options).fit(x, y)
-    given = attention.feature_map("clustered_hybrid", D, 5, seed=1, **centers, **F64)
+    fitted = feature_map("clustered_hybrid", D, 5, **options).fit(x, y)
+    given = feature_map("clustered_hybrid", D, 5, seed=1, **centers, **F64)
     source, target = (fitted, given) if side == "fitted" else (given, fitted)
     assert not torch.equal(source.moduli, target.moduli)
     assert not torch.equal(source.imaginary, target.imaginary)
@@ -235,7 +221,7 @@ def test_gradients():
     """Near the centres, where no denominator comes close to zero."""
     x, y = CENTERS[0] + points(2, 1, 0.05), CENTERS[1] + points(3, 2, 0.05)
     for options in ({}, {"coefficients": "gaussian", "default_base": "oprf"}):
-        fm = attention.feature_map(
+        fm = feature_map(
             "clustered_hybrid", D, 20, query_centers=CENTERS[0], key_centers=CENTERS[1],
             **options, **F64,
         )  # fmt: skip
@@ -249,7 +235,7 @@ def test_scores_where_single_features_overflow(coefficients):
     """With |A_k| of 1e-2 to 1e2 features reach exp(+-1000); scores and attention stay finite."""
     x, y, v = tokens(3, 40, 4, seed=5)
     for seed in range(8):
-        fm = attention.feature_map("clustered_hybrid", 4, 8, coefficients=coefficients, seed=seed)
+        fm = feature_map("clustered_hybrid", 4, 8, coefficients=coefficients, seed=seed)
         fm.fit(x, y)
         assert not fm.token_scores(x, y).isnan().any()
         assert fm.attend(x, y, v).isfinite().all()
@@ -300,7 +286,7 @@ def test_limits_of_a_in_the_closed_form():
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 2**64 - 1])
 def test_any_seed_of_pytorchs_finds_clusters(seed):
-    fm = attention.feature_map("clustered_hybrid", D, 6, seed=seed).fit(
+    fm = feature_map("clustered_hybrid", D, 6, seed=seed).fit(
         points(9, 1).float(), points(9, 2).float()
     )
     assert fm.query_centers.abs().sum() > 0
@@ -308,12 +294,7 @@ def test_any_seed_of_pytorchs_finds_clusters(seed):
 
 PAIRS = [[0, 1], [0, 2], [1, 1]]
 """Most massive in `data`: two queries of three in cluster 0, most keys in clusters 1 and 2."""
-OPTIONS = {
-    "query_centers": CENTERS[0],
-    "key_centers": CENTERS[1],
-    "num_pairs": 3,
-    "dtype": torch.float64,
-}
+OPTIONS = {"query_centers": CENTERS[0], "key_centers": CENTERS[1], "num_pairs": 3, **F64}
 
 
 def data() -> tuple[Tensor, Tensor]:
@@ -324,7 +305,7 @@ def data() -> tuple[Tensor, Tensor]:
 
 
 def hybrid(**options: object) -> attention.FeatureMap:
-    return attention.feature_map("clustered_hybrid", D, 5, **OPTIONS, **options)
+    return feature_map("clustered_hybrid", D, 5, **OPTIONS, **options)
 
 
 def kept(x: Tensor, y: Tensor) -> Tensor:
@@ -342,10 +323,10 @@ def test_pairs_have_their_bases_and_the_others_the_default(complex_a, default_ba
     x, y = data()
     fm = hybrid(complex_a=complex_a, default_base=default_base).fit(x, y)
     assert fm.pairs.tolist() == PAIRS
-    all_pairs = attention.feature_map(
+    all_pairs = feature_map(
         "clustered_hybrid", D, 5, **{**OPTIONS, "num_pairs": None}, complex_a=complex_a
     )
-    default = attention.feature_map(default_base, D, 5, dtype=torch.float64)
+    default = feature_map(default_base, D, 5, dtype=torch.float64)
     estimates = [m.queries(x) @ m.keys(y).mT for m in (fm, all_pairs, default)]
     expected = torch.where(kept(x, y), estimates[1], estimates[2])
     assert_close(estimates[0], expected, rtol=1e-11, atol=1e-12)
@@ -365,18 +346,17 @@ def test_one_pair_and_all_pairs():
     # One pair kept of 2 x 3 is the hybrid of one pair of clusters.
     x, y = data()
     options = {"coefficients": "gaussian", "lambda_scale": 2.0, "num_lambda_features": 3}
-    fm = attention.feature_map("clustered_hybrid", D, 5, **{**OPTIONS, "num_pairs": 1}, **options)
+    fm = feature_map("clustered_hybrid", D, 5, **{**OPTIONS, "num_pairs": 1}, **options)
     fm.fit(x, y)
     assert fm.pairs.tolist() == [[0, 1]]
     one = {"query_centers": CENTERS[0][:1], "key_centers": CENTERS[1][1:2], "num_pairs": None}
-    single = attention.feature_map("clustered_hybrid", D, 5, **{**OPTIONS, **one}, **options)
+    single = feature_map("clustered_hybrid", D, 5, **{**OPTIONS, **one}, **options)
     assert fm.output_dim == single.output_dim
     assert_close(fm.queries(x), single.queries(x), rtol=1e-12, atol=1e-14)
     assert_close(fm.keys(y), single.keys(y), rtol=1e-12, atol=1e-14)
     # No default base then; masses of equal clusters leave the first pairs.
     every, six = (
-        attention.feature_map("clustered_hybrid", D, 5, **{**OPTIONS, "num_pairs": n})
-        for n in (None, 6)
+        feature_map("clustered_hybrid", D, 5, **{**OPTIONS, "num_pairs": n}) for n in (None, 6)
     )
     x, y = data()
     assert six.pairs is None
@@ -388,12 +368,9 @@ def test_one_pair_and_all_pairs():
 def test_heads_have_pairs_of_their_own():
     """Found by `fit` and kept in the state."""
     x, y = data()
-    centers = {
-        "query_centers": CENTERS[0].repeat(2, 1, 1),
-        "key_centers": CENTERS[1].repeat(2, 1, 1),
-    }
-    both = {**OPTIONS, **centers, "heads": 2}
-    fm = attention.feature_map("clustered_hybrid", D, 5, **both)
+    both = {**OPTIONS, "query_centers": CENTERS[0].repeat(2, 1, 1), "heads": 2}
+    both["key_centers"] = CENTERS[1].repeat(2, 1, 1)
+    fm = feature_map("clustered_hybrid", D, 5, **both)
     assert fm.pairs.tolist() == [[[0, 0], [0, 1], [0, 2]]] * 2
     other = y[:24]  # three keys of cluster 0, and no more of cluster 2
     fm.fit(torch.stack((x, x)), torch.stack((y[:24], y[16:])))
@@ -401,12 +378,11 @@ def test_heads_have_pairs_of_their_own():
     assert fm.pairs[1].tolist() == [[0, 1], [0, 2], [1, 2]]
     alone = hybrid().fit(x, other)
     assert_close(fm.keys(torch.stack((y, y)))[0], alone.keys(y), rtol=0, atol=0)
-    again = attention.feature_map("clustered_hybrid", D, 5, **both, seed=4)
+    again = feature_map("clustered_hybrid", D, 5, **both, seed=4)
     again.load_state_dict(fm.state_dict())
-    assert torch.equal(
-        again.queries(torch.stack((x, y[:30]))), fm.queries(torch.stack((x, y[:30])))
-    )
-    assert "pairs" not in attention.feature_map("clustered_hybrid", D, 5).state_dict()
+    some = torch.stack((x, y[:30]))
+    assert torch.equal(again.queries(some), fm.queries(some))
+    assert "pairs" not in feature_map("clustered_hybrid", D, 5).state_dict()
     fm.reset_parameters()
     assert fm.pairs.tolist() == [[[0, 0], [0, 1], [0, 2]]] * 2
 
@@ -416,19 +392,10 @@ def test_closed_form_of_drawn_estimates(coefficients):
     """Mean and error at pairs kept and left out, 5,000 draws: |z| > 4 once in 1,000 tries."""
     heads, options = 5_000, {"coefficients": coefficients, "num_lambda_features": 2}
     options |= {"lambda_scale": 2.5, "lambda_features": "trig", "complex_a": False}
-    centers = {
-        "query_centers": CENTERS[0].expand(heads, 2, D),
-        "key_centers": CENTERS[1].expand(heads, 3, D),
-    }
-    fm = attention.feature_map(
-        "clustered_hybrid",
-        D,
-        2,
-        projection="iid",
-        heads=heads,
-        **{**OPTIONS, **centers, "num_pairs": 1},
-        **options,
-    )
+    drawn_at_once = {**OPTIONS, **options, "num_pairs": 1, "projection": "iid", "heads": heads}
+    drawn_at_once["query_centers"] = CENTERS[0].expand(heads, 2, D)
+    drawn_at_once["key_centers"] = CENTERS[1].expand(heads, 3, D)
+    fm = feature_map("clustered_hybrid", D, 2, **drawn_at_once)
     x, y = CENTERS[0] + drawn(2, D, 5, 0.1), CENTERS[1][:2] + drawn(2, D, 6, 0.1)
     values = estimate(fm, x.expand(heads, 2, D), y.expand(heads, 2, D))
     exact = attention.kernels.softmax(x, y)
@@ -444,7 +411,7 @@ def test_tokens_without_a_base_of_their_own_train():
     x, y = (u.float().requires_grad_() for u in data())
     options = {**OPTIONS, "num_pairs": 2, "dtype": torch.float32}
     for complex_a in (True, False):
-        fm = attention.feature_map(
+        fm = feature_map(
             "clustered_hybrid", D, 5, **options, complex_a=complex_a, default_base="hyperbolic"
         ).fit(x, y)
         assert fm.pairs.tolist() == [[0, 1], [0, 2]]

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 import attention
-from attention import theory
+from attention import feature_map, theory
 from attention.hybrid import (
     AngularCoefficient,
     BipolarGaussianCoefficient,
@@ -31,8 +31,7 @@ def points(count: int, seed: int) -> Tensor:
 def bases(count: int, kernel: str = "softmax") -> list[attention.FeatureMap]:
     names = ("hyperbolic", "positive", "trig", "hyperbolic")[-count:]
     return [
-        attention.feature_map(name, D, m, kernel=kernel, seed=m, **F64)
-        for m, name in enumerate(names, 3)
+        feature_map(name, D, m, kernel=kernel, seed=m, **F64) for m, name in enumerate(names, 3)
     ]
 
 
@@ -84,7 +83,7 @@ def test_unbiased():
     x, y = points(1, 1).expand(heads, 1, D), points(1, 2).expand(heads, 1, D)
     options = {"heads": heads, "projection": "iid", **F64}
     parts = [
-        attention.feature_map(name, D, 2, seed=seed, **options)
+        feature_map(name, D, 2, seed=seed, **options)
         for seed, name in enumerate(("hyperbolic", "positive", "trig"))
     ]
     weights = [
@@ -101,10 +100,7 @@ def test_heads_and_fit():
     generator = torch.Generator().manual_seed(1)
     x, y = (torch.randn(3, 6, D, generator=generator, dtype=torch.float64) for _ in range(2))
     x = x * torch.tensor([0.3, 0.6, 0.9], dtype=torch.float64)[:, None, None]
-    parts = [
-        attention.feature_map(b, D, 2, heads=3, seed=s, **F64)
-        for s, b in enumerate(("oprf", "trig"))
-    ]
+    parts = [feature_map(b, D, 2, heads=3, seed=s, **F64) for s, b in enumerate(("oprf", "trig"))]
     weight = BipolarGaussianCoefficient(D, 2, heads=3, **F64)
     fm = HybridFeatures(parts, [weight]).fit(x, y)
     assert len(set(weight.radius.tolist())) == 3
@@ -146,6 +142,13 @@ def test_errors():
         HybridFeatures([*bases(1), *bases(1, "gaussian")], coefficients(1))
     fixed = AngularCoefficient(D, 2, projection=torch.ones(2, D))
     rejects("redraw needs projections given by name", fixed.redraw, torch.Generator())
+    with pytest.raises(
+        ValueError, match=r"features must be a map with kernel='gaussian', .*'softmax'"
+    ):
+        NestedCoefficient(inner(0, kernel="softmax"))
+    rejects("sigma must be a positive finite number, got 0", NestedCoefficient, inner(0), sigma=0)
+    with pytest.raises(ValueError, match="radius must be a positive finite number, got -1"):
+        NestedCoefficient(inner(0), radius=-1)
 
 
 @pytest.mark.parametrize("seed", [0, 5])
@@ -154,7 +157,7 @@ def test_errors():
 )
 def test_coefficients_are_independent_of_bases_with_their_seed(kind, seed):
     """Equal vectors would bias the estimate by a quarter of its value."""
-    base = attention.feature_map("positive", D, 4, projection="iid", seed=seed)
+    base = feature_map("positive", D, 4, projection="iid", seed=seed)
     coefficient = kind(D, 4, projection="iid", seed=seed)  # type: ignore[call-arg]
     (tau,) = (t for name, t in coefficient.named_buffers() if name in ("tau", "features.omega"))
     assert torch.cdist(base.omega, tau).min() > 1e-3
@@ -168,7 +171,7 @@ def sphere(count: int, seed: int) -> Tensor:
 
 
 def inner(seed: int, kernel: str = "gaussian", **options: object) -> attention.FeatureMap:
-    return attention.feature_map(
+    return feature_map(
         "angular_hybrid", D, 3, kernel=kernel, num_lambda_features=2, seed=seed, **F64, **options
     )
 
@@ -178,7 +181,7 @@ def nested(
 ) -> HybridFeatures:
     """The outer hybrid, whose two bases share their vectors."""
     bases = [
-        attention.feature_map(name, D, 5, kernel=kernel, seed=seed, **F64, **options)
+        feature_map(name, D, 5, kernel=kernel, seed=seed, **F64, **options)
         for name in ("hyperbolic", "trig")
     ]
     return HybridFeatures(bases, [NestedCoefficient(features, sigma=SIGMA, radius=RADIUS)])
@@ -238,7 +241,7 @@ def test_closed_form():
         assert_close(zero, torch.zeros_like(zero), rtol=0, atol=1e-14)
 
 
-def test_fit_and_redraw():
+def test_nested_fit_redraw_and_kernels():
     fm = nested(inner(7))
     x, y = 2 * sphere(8, 1), sphere(8, 2)
     before = fm.queries(x)
@@ -251,22 +254,9 @@ def test_fit_and_redraw():
     assert torch.equal(other.keys(y), fm.keys(y))
     heads = nested(inner(7, heads=2), heads=2).fit(torch.stack((x, y)), torch.stack((x, y)))
     assert heads.coefficients[0].radius.tolist() == pytest.approx([2 * RADIUS, RADIUS])
-
-
-def test_any_map_of_the_gaussian_kernel_does():
-    """Poisson features, whose random vectors are counts, exact where lam = x_l y_l."""
-    features = attention.feature_map("poisson", D, 6, kernel="gaussian", lam=0.25, seed=3)
+    # Poisson features, whose random vectors are counts, exact where lam = x_l y_l.
+    features = feature_map("poisson", D, 6, kernel="gaussian", lam=0.25, seed=3)
     coefficient = NestedCoefficient(features, radius=1.2)
     assert float(coefficient.radius) == pytest.approx(1.2)
     x = torch.full((1, D), 0.5)
     assert float(coefficient.estimate(x, x)) == pytest.approx(0, abs=1e-5)
-
-
-def test_errors_of_nested_coefficients():
-    with pytest.raises(
-        ValueError, match=r"features must be a map with kernel='gaussian', .*'softmax'"
-    ):
-        NestedCoefficient(inner(0, kernel="softmax"))
-    rejects("sigma must be a positive finite number, got 0", NestedCoefficient, inner(0), sigma=0)
-    with pytest.raises(ValueError, match="radius must be a positive finite number, got -1"):
-        NestedCoefficient(inner(0), radius=-1)

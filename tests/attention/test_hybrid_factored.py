@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 import attention
-from attention import streaming
+from attention import feature_map, streaming
 from attention.hybrid import outer
 
 MAPS = [
@@ -40,7 +40,7 @@ def hidden_keys() -> Tensor:
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(("name", "options"), MAPS)
 def test_equals_attention_by_outer_products(name, options, masked, values, monkeypatch):
-    features = attention.feature_map(name, 16, 8, heads=4, dtype=torch.float64, **options)
+    features = feature_map(name, 16, 8, heads=4, dtype=torch.float64, **options)
     mask = hidden_keys() if masked else None
     monkeypatch.setattr(streaming, "CPU_BLOCK", 1)
     outputs, gradients = [], []
@@ -63,7 +63,7 @@ def test_equals_attention_by_outer_products(name, options, masked, values, monke
 def test_makes_no_outer_products(monkeypatch):
     """Where values are shorter than f; where they are not, outer products are fewer numbers, and
     are made block by block."""
-    features = attention.feature_map("angular_hybrid", 16, 8, num_lambda_features=1)
+    features = feature_map("angular_hybrid", 16, 8, num_lambda_features=1)
     x, y, v = torch.randn(3, 10, 16)
     expected = features.attend(x, y, v)
 
@@ -79,14 +79,14 @@ def test_makes_no_outer_products(monkeypatch):
 
 @pytest.mark.parametrize("values", [SHORT, LONG])
 def test_values_may_be_shared_by_heads(values):
-    features = attention.feature_map("angular_hybrid", 16, 8, heads=4, dtype=torch.float64)
+    features = feature_map("angular_hybrid", 16, 8, heads=4, dtype=torch.float64)
     x, y, v = tokens(value_heads=1, values=values)
     assert_close(features.attend(x, y, v), features.attend(x, y, v.expand(-1, 4, -1, -1)))
 
 
 def test_denominators_below_their_floor_are_raised():
     """As with outer products: the output is bounded by the values."""
-    features = attention.feature_map("angular_hybrid", 16, 2, num_lambda_features=1)
+    features = feature_map("angular_hybrid", 16, 2, num_lambda_features=1)
     x, y = 3 * torch.randn(2, 200, 16, generator=torch.Generator().manual_seed(0))
     v = torch.randn(200, 3, generator=torch.Generator().manual_seed(1))
     assert attention.diagnose(features, x, y).clamped_rows > 0.1

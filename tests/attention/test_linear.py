@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 import attention
 import attention.linear
-from attention import ExactSoftmax, linear_attention, streaming
+from attention import ExactSoftmax, attention_matrix, feature_map, linear_attention, streaming
 from attention.linear import CHUNK
 from attention.matrix import kernel_estimates
 from attention.relative import relative_gradient
@@ -33,13 +33,25 @@ def test_equals_the_quadratic_form(causal, dtype, tolerance):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_masked_equals_truncated(causal):
+def test_masks_and_scales_of_keys(causal):
     phi_q, phi_k, v = (features(2, 9, 4, seed=s) for s in range(3))
     mask = torch.arange(9).expand(2, 9) < 6
     expected = linear_attention(phi_q[:, :6], phi_k[:, :6], v[:, :6], causal=causal)
     phi_k[:, 6:], v[:, 6:] = torch.nan, 1e9
     computed = linear_attention(phi_q, phi_k, v, causal=causal, key_mask=mask)
     assert_close(computed[:, :6], expected)
+    # Scales that vary from key to key, with masked ones among them larger than any other.
+    length = 2 * CHUNK + 5
+    phi_q, phi_k, v = (features(2, length, 4, seed=s) for s in range(3))
+    log_scale = 6 * features(2, length, 1, seed=3) - 3
+    mask = features(length, seed=4) > 0.3
+    expected = linear_attention(phi_q, phi_k * log_scale.exp(), v, causal=causal, key_mask=mask)
+    log_scale[:, ~mask] = 900.0
+    options = {"causal": causal, "key_mask": mask}
+    computed = linear_attention(phi_q, phi_k, v, key_log_scale=log_scale, **options)
+    assert_close(computed, expected, rtol=1e-11, atol=1e-12)
+    shifted = linear_attention(phi_q, phi_k, v, key_log_scale=log_scale + 1000, **options)
+    assert_close(shifted, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_causal_reference_and_no_leak():
@@ -56,25 +68,6 @@ def test_causal_reference_and_no_leak():
     assert_close(before[0], v[0])
     phi_q, phi_k, v = features(2, 3, 5, 4), features(7, 4, seed=1), features(7, 2, seed=2)
     assert_close(linear_attention(phi_q, phi_k, v), quadratic(phi_q, phi_k, v, False))
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_key_scales_are_the_features_exponents(causal):
-    """Scales that vary from key to key, with masked ones among them larger than any other."""
-    length = 2 * CHUNK + 5
-    phi_q, phi_k, v = (features(2, length, 4, seed=s) for s in range(3))
-    log_scale = 6 * features(2, length, 1, seed=3) - 3
-    mask = features(length, seed=4) > 0.3
-    expected = linear_attention(phi_q, phi_k * log_scale.exp(), v, causal=causal, key_mask=mask)
-    log_scale[:, ~mask] = 900.0
-    computed = linear_attention(
-        phi_q, phi_k, v, causal=causal, key_mask=mask, key_log_scale=log_scale
-    )
-    assert_close(computed, expected, rtol=1e-11, atol=1e-12)
-    shifted = linear_attention(
-        phi_q, phi_k, v, causal=causal, key_mask=mask, key_log_scale=log_scale + 1000
-    )
-    assert_close(shifted, expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("place", [1, CHUNK - 1, CHUNK, 2 * CHUNK + 8])
@@ -95,7 +88,7 @@ def test_a_huge_later_key_changes_no_earlier_bit(place):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_gradients(causal):
+def test_gradients_and_signed_policy(causal):
     phi_q, phi_k, v = (features(5, 3, seed=s).requires_grad_() for s in range(3))
     log_scale = (4 * features(5, 1, seed=3)).requires_grad_()
     mask = torch.tensor([True, True, False, True, True])
@@ -105,11 +98,7 @@ def test_gradients(causal):
         return linear_attention(q, k, values, causal=causal, key_mask=mask, key_log_scale=scale)
 
     assert torch.autograd.gradcheck(compute, (phi_q, phi_k, v, log_scale))
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_signed_policy(causal):
-    """A denominator that is rounding noise is raised to it; the output stays among the values."""
+    # A denominator that is rounding noise is raised to it; the output stays among the values.
     phi_q = torch.ones(2, 2, dtype=torch.float64)
     phi_k = torch.tensor([[1.0, -1.0], [-3.0, 3.0 + 1e-17]], dtype=torch.float64)
     v = torch.tensor([[5.0, 1.0], [2.0, -7.0]], dtype=torch.float64)
@@ -149,10 +138,10 @@ def test_exact_softmax_attends(causal):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("name", ["positive", "trig", "angular_hybrid"])
 def test_matrix_times_values_is_attention(name, causal):
-    fm = attention.feature_map(name, 4, 64, dtype=torch.float64)
+    fm = feature_map(name, 4, 64, dtype=torch.float64)
     x, y, v = (features(2, 7, 4, seed=s) for s in range(3))
     mask = torch.arange(7) != 2
-    matrix = attention.attention_matrix(fm, x, y, causal=causal, key_mask=mask)
+    matrix = attention_matrix(fm, x, y, causal=causal, key_mask=mask)
     assert_close(matrix.sum(-1), torch.ones_like(matrix[..., 0]))
     assert torch.equal(matrix[..., 2], torch.zeros_like(matrix[..., 2]))
     expected = fm.attend(x, y, v, causal=causal, key_mask=mask)
@@ -162,7 +151,7 @@ def test_matrix_times_values_is_attention(name, causal):
 def test_diagnosis_counts():
     # The trig estimate is cos(omega.(x - y)), here with omega = 1, so signs are known.
     omega = torch.ones(1, 1, dtype=torch.float64)
-    fm = attention.feature_map("trig", 1, 1, projection=omega)
+    fm = feature_map("trig", 1, 1, projection=omega)
     x = torch.tensor([[0.0], [3.0], [0.1], [1.5]], dtype=torch.float64)
     y = torch.zeros(2, 1, dtype=torch.float64)
     y[1] = 0.2
@@ -172,7 +161,7 @@ def test_diagnosis_counts():
     assert attention.diagnose(fm, x, y, max_queries=2).queries == 2
     hidden = attention.diagnose(fm, x, y, key_mask=torch.tensor([True, False]))
     assert hidden.negative_estimates == 1 / 4
-    assert attention.diagnose(attention.feature_map("positive", 1, 1).double(), x, y)[:2] == (0, 0)
+    assert attention.diagnose(feature_map("positive", 1, 1).double(), x, y)[:2] == (0, 0)
     causal = attention.diagnose(fm, x[:2], y, causal=True)
     assert causal.negative_estimates == pytest.approx(2 / 3)
     assert causal.clamped_rows == 1 / 2
@@ -182,25 +171,25 @@ def test_diagnosis_counts():
         30 * torch.nn.functional.normalize(features(64, 64, seed=s, dtype=torch.float32) - 0.5)
         for s in range(2)
     )
-    fm = attention.feature_map("oprf", 64, 64).fit(x, y)
+    fm = feature_map("oprf", 64, 64).fit(x, y)
     zeros = (fm.attend(x, y, torch.ones(64, 1)) == 0).double().mean()
     assert zeros > 0.5
     assert zeros <= attention.diagnose(fm, x, y).clamped_rows <= zeros + 0.1
     assert attention.diagnose(fm.double(), x.double(), y.double()).clamped_rows == 0
     unseen = torch.arange(64) >= 9
-    short = attention.feature_map("positive", 64, 64)
+    short = feature_map("positive", 64, 64)
     assert attention.diagnose(short, x / 30, y / 30, causal=True, key_mask=unseen)[:2] == (0, 0)
 
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_empty_sequences(causal):
     for name in ("positive", "angular_hybrid"):
-        fm = attention.feature_map(name, 4, 3)
+        fm = feature_map(name, 4, 3)
         x, y, v = torch.zeros(2, 0, 4), torch.zeros(2, 0, 4), torch.zeros(2, 0, 3)
         assert fm.attend(x, y, v, causal=causal).shape == (2, 0, 3)
         mask = torch.ones(2, 0, dtype=torch.bool)
         assert fm.attend(x, y, v, causal=causal, key_mask=mask).shape == (2, 0, 3)
-        assert attention.attention_matrix(fm, x, y, causal=causal).shape == (2, 0, 0)
+        assert attention_matrix(fm, x, y, causal=causal).shape == (2, 0, 0)
         assert fm.attend(x, torch.zeros(5, 4), torch.zeros(5, 3)).shape == (2, 0, 3)
         with pytest.raises(ValueError, match="y must have at least one token for the 5 of x"):
             fm.attend(torch.zeros(2, 5, 4), y, v)
@@ -214,7 +203,7 @@ def test_empty_sequences(causal):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
 def test_second_gradients_at_a_zero_token(kernel, causal):
-    fm = attention.feature_map("trig", 4, 3, kernel=kernel, dtype=torch.float64)
+    fm = feature_map("trig", 4, 3, kernel=kernel, dtype=torch.float64)
     x, y, v = (features(5, 4, seed=s) for s in range(3))
     x[1], y[2] = 0, 0
     x, y = x.requires_grad_(), y.requires_grad_()
@@ -229,7 +218,7 @@ def test_the_floor():
     x = torch.tensor([[1.0]], dtype=torch.float64)
     y = torch.tensor([[-1.0]], dtype=torch.float64)
     for kernel, exponent in (("softmax", 1.0), ("gaussian", 2.0)):
-        fm = attention.feature_map("trig", 1, 1, kernel=kernel, projection=torch.ones_like(x))
+        fm = feature_map("trig", 1, 1, kernel=kernel, projection=torch.ones_like(x))
         floor = 0.1 * math.exp(-exponent)
         for keys, count in ((y, 1), (torch.cat((y, y / 2)), 2)):
             log_scales = fm.scaled_queries(x).log_scale, fm.scaled_keys(keys).log_scale.amax()
@@ -239,7 +228,7 @@ def test_the_floor():
             assert found.denominator < 0
         v = torch.tensor([[2.0]], dtype=torch.float64)
         assert_close(fm.attend(x, y, v), -v)
-        assert torch.equal(attention.attention_matrix(fm, x, y), -torch.ones_like(x))
+        assert torch.equal(attention_matrix(fm, x, y), -torch.ones_like(x))
     # Negative denominators, raised to a floor in range of what numbers can check.
     phi_q, phi_k, v = (features(5, 3, seed=s).requires_grad_() for s in range(3))
     floor = torch.full((5, 1), 2.0, dtype=torch.float64, requires_grad=True)
@@ -255,29 +244,26 @@ def test_the_floor():
 
 def test_errors():
     phi, v = torch.ones(3, 2), torch.ones(3, 1)
-    rejects("same last dimension F, got 2 and 1", linear_attention, phi, torch.ones(3, 1), v)
-    rejects("v must have as many tokens as phi_k, 3, got 2", linear_attention, phi, phi, v[:2])
-    rejects("as many queries as keys, got 2 and 3", linear_attention, phi[:2], phi, v, causal=True)
-    with pytest.raises(ValueError, match=r"key_mask must be a bool tensor .* got torch.float32"):
-        linear_attention(phi, phi, v, key_mask=torch.ones(3))
-    with pytest.raises(ValueError, match=r"v must have the dtype of phi_q, torch.float32, got"):
-        linear_attention(phi, phi, v.double())
-    with pytest.raises(ValueError, match=r"phi_k must be on the device of phi_q, cpu, got meta"):
-        linear_attention(phi, phi.to("meta"), v)
-    with pytest.raises(ValueError, match=r"key_mask must be on the device of phi_q, cpu, got meta"):
-        linear_attention(phi, phi, v, key_mask=torch.ones(3, dtype=torch.bool, device="meta"))
-    with pytest.raises(ValueError, match=r"v must have at least 2 dimensions, .* got shape \(3,\)"):
-        linear_attention(phi, phi, v[:, 0])
-    with pytest.raises(ValueError, match=r"dimensions that broadcast, got \(2,\), \(3,\), \(\)"):
-        linear_attention(phi.expand(2, 3, 2), phi.expand(3, 3, 2), v)
-    heads = phi.expand(2, 2, 3, 2)
-    mask = torch.ones(2, 3, dtype=torch.bool)
+    seen = torch.ones(3, dtype=torch.bool)
+    for arguments, options, message in (
+        ((phi, phi[:, :1], v), {}, "same last dimension F, got 2 and 1"),
+        ((phi, phi, v[:2]), {}, "v must have as many tokens as phi_k, 3, got 2"),
+        ((phi[:2], phi, v), {"causal": True}, "as many queries as keys, got 2 and 3"),
+        ((phi, phi, v), {"key_mask": v[:, 0]}, "must be a bool tensor .* got torch.float32"),
+        ((phi, phi, v.double()), {}, "v must have the dtype of phi_q, torch.float32, got"),
+        ((phi, phi.to("meta"), v), {}, "phi_k must be on the device of phi_q, cpu, got meta"),
+        ((phi, phi, v), {"key_mask": seen.to("meta")}, "key_mask must be on the device of .* meta"),
+        ((phi, phi, v[:, 0]), {}, r"v must have at least 2 dimensions, .* got shape \(3,\)"),
+        ((phi.expand(2, 3, 2), phi.expand(3, 3, 2), v), {}, r"got \(2,\), \(3,\), \(\)"),
+    ):
+        rejects(message, linear_attention, *arguments, **options)
+    heads, mask = phi.expand(2, 2, 3, 2), seen.expand(2, 3)
     linear_attention(heads, heads, v, key_mask=mask.unsqueeze(1))
     linear_attention(heads, heads, v, key_mask=mask[0])
-    for wrong in (mask, torch.ones(3, 1, 3, dtype=torch.bool)):
-        with pytest.raises(ValueError, match=r"with heads \(B, 1, S\), not \(B, S\)\), got shape"):
-            linear_attention(heads, heads, v, key_mask=wrong)
-    fm = attention.feature_map("positive", 2, 3)
+    for wrong in (mask, seen.expand(3, 1, 3)):
+        message = r"with heads \(B, 1, S\), not \(B, S\)\), got shape"
+        rejects(message, linear_attention, heads, heads, v, key_mask=wrong)
+    fm = feature_map("positive", 2, 3)
     rejects(r"x must have at least 2 dimensions, .* got shape \(2,\)", fm.attend, phi[0], phi, v)
     rejects("v must have as many tokens as y, 3, got 2", fm.attend, phi, phi, v[:2])
     rejects(r"y must have the dtype of x, torch.float32, got", fm.attend, phi, phi.double(), v)
@@ -315,7 +301,7 @@ def attended(
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("name", ["positive", "oprf", "trig", "elu"])
 def test_parts_of_a_batch_are_attended_alike(name, mask, monkeypatch):
-    features = attention.feature_map(name, DIM, 8, heads=HEADS, dtype=torch.float64)
+    features = feature_map(name, DIM, 8, heads=HEADS, dtype=torch.float64)
     shape = MASKS[mask]
     hidden = None
     if shape is not None:
@@ -350,7 +336,7 @@ def test_gradients_are_the_same_in_range_and_out_of_it(size):
 def test_traces_hold_for_other_tokens(name, causal, monkeypatch):
     """Where keys are largest decides what sums are rescaled by, and differs from input to input."""
     monkeypatch.setattr(streaming, "CPU_BLOCK", 2**9)
-    fm = attention.feature_map(name, DIM, 8)
+    fm = feature_map(name, DIM, 8)
     x = tokens(130, DIM)
     growing = x * torch.linspace(0.1, 3, 130).unsqueeze(-1)
     v = tokens(130, 40, seed=1)

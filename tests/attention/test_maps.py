@@ -3,6 +3,7 @@
 import copy
 import inspect
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 import attention
+from attention import feature_map
 from tests.attention import cases
 from tests.attention.cases import rejects
 
@@ -33,9 +35,9 @@ def attention_case(name: str, *counts: int) -> tuple[attention.FeatureMap, Tenso
     Signed maps get tokens so short, and so many features, that no denominator needs the policy of
     `attention.denominators`; signed powers get no negative entries, which they refuse.
     """
-    probe = attention.feature_map(name, 3, 1, **DOUBLE)
-    fm = attention.feature_map(name, 3, 40, **DOUBLE) if probe.signed else None
-    fm = fm or attention.feature_map(name, 3, 6, **DOUBLE)
+    probe = feature_map(name, 3, 1, **DOUBLE)
+    fm = feature_map(name, 3, 40, **DOUBLE) if probe.signed else None
+    fm = fm or feature_map(name, 3, 6, **DOUBLE)
     x, y = tokens(*counts[:-1], 3), tokens(*counts[:-2], counts[-1], 3, seed=1)
     if probe.signed:
         x, y = 0.4 * x, 0.4 * y
@@ -55,7 +57,7 @@ def kernel_matrix(fm: attention.FeatureMap, x: Tensor, y: Tensor) -> Tensor:
 @pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
 @pytest.mark.parametrize("name", NAMES)
 def test_shapes_and_scaled_features(name, kernel):
-    fm = attention.feature_map(name, 4, 6, kernel=kernel, **DOUBLE)
+    fm = feature_map(name, 4, 6, kernel=kernel, **DOUBLE)
     x = tokens(2, 5, 4)
     for features, scaled in ((fm.queries, fm.scaled_queries), (fm.keys, fm.scaled_keys)):
         plain = features(x)
@@ -73,7 +75,7 @@ def test_gaussian_is_softmax_without_norms(name):
     """Comparisons have one kernel of their own."""
     x, y = tokens(5, 4), tokens(6, 4, seed=1)
     softmax, gaussian = (
-        kernel_matrix(attention.feature_map(name, 4, 6, kernel=kernel, **DOUBLE), x, y)
+        kernel_matrix(feature_map(name, 4, 6, kernel=kernel, **DOUBLE), x, y)
         for kernel in ("softmax", "gaussian")
     )
     if name in COMPARISONS:
@@ -109,8 +111,8 @@ def test_gradients(name):
 def test_state_travels(name):
     """A class has the defaults of the name."""
     x, y = tokens(3, 4), tokens(3, 4, seed=1)
-    source = attention.feature_map(name, 4, 6, seed=1, **DOUBLE)
-    target = attention.feature_map(name, 4, 6, seed=2, **DOUBLE)
+    source = feature_map(name, 4, 6, seed=1, **DOUBLE)
+    target = feature_map(name, 4, 6, seed=2, **DOUBLE)
     expected = kernel_matrix(source, x, y)
     assert torch.equal(kernel_matrix(target, x, y), expected) == (name in DETERMINISTIC)
     target.load_state_dict(source.state_dict())
@@ -119,7 +121,7 @@ def test_state_travels(name):
     single = kernel_matrix(source.float(), x.float(), y.float())
     assert single.dtype == torch.float32
     assert_close(single.double(), expected, rtol=1e-4, atol=1e-5)
-    named = attention.feature_map(name, 4, 6)
+    named = feature_map(name, 4, 6)
     made = type(named)(4, 6)
     x = tokens(3, 4).float()
     assert torch.equal(made.queries(x), named.queries(x))
@@ -149,7 +151,7 @@ def test_compiles_to_one_graph(name):
 def test_redraw_only_when_asked(name):
     x, y = tokens(3, 4), tokens(3, 4, seed=1)
     before = torch.random.get_rng_state()
-    fm = attention.feature_map(name, 4, 6, seed=1, **DOUBLE)
+    fm = feature_map(name, 4, 6, seed=1, **DOUBLE)
     first = kernel_matrix(fm, x, y)
     assert torch.equal(kernel_matrix(fm.train(), x, y), first)
     assert fm.fit(x, y) is fm
@@ -161,27 +163,29 @@ def test_redraw_only_when_asked(name):
     fm.redraw(torch.Generator().manual_seed(9))
     assert torch.equal(kernel_matrix(fm, x, y), second)
     assert torch.equal(torch.random.get_rng_state(), before)
-    explicit = attention.feature_map(name, 4, 6, projection=torch.zeros(6, 4))
+    explicit = feature_map(name, 4, 6, projection=torch.zeros(6, 4))
     rejects(r"redraw needs .* by name", explicit.redraw, torch.Generator())
+    for given in (0, None):  # None would be PyTorch's global generator
+        rejects(f"^generator must be a torch.Generator.*, got {given}$", fm.redraw, given)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_errors_name_the_argument(name):
-    fm = attention.feature_map(name, 4, 6)
+    fm = feature_map(name, 4, 6)
     rejects(r"last dimension 4, got shape \(2, 3\)", fm.queries, torch.zeros(2, 3))
     rejects(r"dtype torch.float32, got torch.float64", fm.token_scores, tokens(2, 4), tokens(2, 4))
-    rejects("num_features must be at least 1, got 0", attention.feature_map, name, 4, 0)
-    rejects("dim must be at least 1, got 0", attention.feature_map, name, 0, 4)
+    rejects("num_features must be at least 1, got 0", feature_map, name, 4, 0)
+    rejects("dim must be at least 1, got 0", feature_map, name, 0, 4)
     with pytest.raises(ValueError, match="kernel must be one of softmax, gaussian, got 'laplace'"):
-        attention.feature_map(name, 4, 4, kernel="laplace")
+        feature_map(name, 4, 4, kernel="laplace")
     with pytest.raises(ValueError, match=f"{name} takes the options .*dtype.*, got 'sigmoid'"):
-        attention.feature_map(name, 4, 4, sigmoid=1)
+        feature_map(name, 4, 4, sigmoid=1)
 
 
 @pytest.mark.parametrize("name", SPELLED_OUT)
 def test_a_class_tells_every_option_and_refuses_a_misspelled_one(name):
     """Also those that it passes on to its base, under its own name."""
-    made = type(attention.feature_map(name, 4, 6))
+    made = type(feature_map(name, 4, 6))
     told = inspect.signature(made).parameters
     settings = ("kernel", "projection", "seed", "heads", "dtype", "device")
     defaults = ("softmax", "orthogonal", 0, None, None, None)
@@ -195,79 +199,59 @@ def test_a_class_tells_every_option_and_refuses_a_misspelled_one(name):
 
 def test_numbers_of_numpy_and_lists():
     four, six, seed = np.int64(4), np.int32(6), np.uint8(3)
-    fm = attention.feature_map("positive", four, six, heads=np.int64(2), seed=seed)
+    fm = feature_map("positive", four, six, heads=np.int64(2), seed=seed)
     assert type(fm.dim) is type(fm.num_features) is type(fm.heads) is int
-    assert torch.equal(fm.omega, attention.feature_map("positive", 4, 6, heads=2, seed=3).omega)
+    assert torch.equal(fm.omega, feature_map("positive", 4, 6, heads=2, seed=3).omega)
     rows = [[0.5, -0.25], [1.0, 2.0], [0.0, 1.5]]
-    listed = attention.feature_map("positive", 2, 3, projection=rows)
+    listed = feature_map("positive", 2, 3, projection=rows)
     assert torch.equal(listed.omega, torch.tensor(rows))
-    double = attention.feature_map("positive", 2, 3, projection=np.array(rows))
+    double = feature_map("positive", 2, 3, projection=np.array(rows))
     assert torch.equal(double.omega, torch.tensor(rows, dtype=torch.float64))
-    whole = attention.feature_map("poisson", 2, 3, projection=[[0, 1], [2, 0], [1, 1]])
+    whole = feature_map("poisson", 2, 3, projection=[[0, 1], [2, 0], [1, 1]])
     assert torch.equal(whole.omega, torch.tensor([[0, 1], [2, 0], [1, 1]]))
     pair = ["iid", "halton"]
     hybrids = [
-        attention.feature_map("angular_hybrid", 2, 3, projection=p, shared_projections=False)
+        feature_map("angular_hybrid", 2, 3, projection=p, shared_projections=False)
         for p in (pair, tuple(pair))
     ]
     assert torch.equal(hybrids[0].weight, hybrids[1].weight)
 
 
 @pytest.mark.parametrize(
-    ("name", "option", "numbers", "heads"),
+    ("name", "options", "heads"),
     [
-        ("oprf", "A", [-0.1, -0.2], 2),
-        ("gerf", "A", [-0.1j, 0.2], 2),
-        ("complex_exponential", "A", [1.0, 2.0, 1j, 0.5], None),
-        ("trig_phase", "phase", [0.0, 0.1, 0.2, 0.3, 0.4, 0.5], None),
-        ("poisson", "lam", [0.3, 0.7], 2),
+        ("oprf", {"A": [-0.1, -0.2]}, 2),
+        ("gerf", {"A": [-0.1j, 0.2]}, 2),
+        ("complex_exponential", {"A": [1.0, 2.0, 1j, 0.5]}, None),
+        ("trig_phase", {"phase": [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]}, None),
+        ("poisson", {"lam": [0.3, 0.7]}, 2),
+        ("poisson_plus", {"shift": [-1.0, -2.0, 0.0, -0.5]}, None),
+        ("clustered_hybrid", {"query_centers": [[1.0] * 4], "key_centers": [[1.0] * 4]}, None),
     ],
 )
-def test_lists_are_taken_as_tensors(name, option, numbers, heads):
+def test_lists_are_taken_as_tensors(name, options, heads):
+    """Words are refused by the argument's name."""
     x = tokens(2, 3, 4).abs()
-    wide = torch.complex128 if any(isinstance(n, complex) for n in numbers) else torch.float64
-    results = [
-        attention.feature_map(name, 4, 6, heads=heads, **DOUBLE, **{option: value}).keys(x)
-        for value in (numbers, np.array(numbers), torch.tensor(numbers, dtype=wide))
-    ]
-    assert torch.equal(results[0], results[1])
-    assert torch.equal(results[0], results[2])
-
-
-@pytest.mark.parametrize("name", ["positive", "angular_hybrid", "clustered_hybrid"])
-@pytest.mark.parametrize("given", [0, None])
-def test_redraw_needs_a_generator(name, given):
-    """None would be PyTorch's global one."""
-    with pytest.raises(ValueError, match=rf"^generator must be a torch.Generator.*, got {given}$"):
-        attention.feature_map(name, 4, 6).redraw(given)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("poisson_plus", {"shift": [-1.0, -2.0]}),
-        ("clustered_hybrid", {"query_centers": [[1.0, 1.0]], "key_centers": [[1.0, 2.0]]}),
-    ],
-)
-def test_numbers_are_taken_from_lists(name, options):
-    """As a tensor of them would be; words are refused by the argument's name."""
-    listed = attention.feature_map(name, 2, 3, **options)
-    given = {argument: torch.tensor(value) for argument, value in options.items()}
-    for ours, theirs in zip(
-        listed.buffers(), attention.feature_map(name, 2, 3, **given).buffers(), strict=True
-    ):
-        assert torch.equal(ours, theirs)
-    for argument in options:
-        with pytest.raises(ValueError, match=f"{argument} must be made of real numbers, got 'no'"):
-            attention.feature_map(name, 2, 3, **{argument: "no"})
+    wide = torch.complex128 if "j" in str(options) else torch.float64
+    listed, *others = (
+        feature_map(name, 4, 6, heads=heads, **DOUBLE, **{o: made(v) for o, v in options.items()})
+        for made in (list, np.array, partial(torch.tensor, dtype=wide))
+    )
+    for other in others:
+        assert torch.equal(listed.keys(x), other.keys(x))
+        for ours, theirs in zip(listed.buffers(), other.buffers(), strict=True):
+            assert torch.equal(ours, theirs)
+    for option in options:
+        message = f"{option} must be made of .*numbers, got 'no'"
+        rejects(message, feature_map, name, 4, 6, **{option: "no"})
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_maps_follow_the_default_device(name):
     """On the meta device, where nothing can be computed or asked."""
     with torch.device("meta"):
-        maps = [attention.feature_map(name, 4, 6, heads=2)]
-    maps.append(attention.feature_map(name, 4, 6, heads=2, device="meta"))
+        maps = [feature_map(name, 4, 6, heads=2)]
+    maps.append(feature_map(name, 4, 6, heads=2, device="meta"))
     x = torch.ones(2, 5, 4, device="meta")
     for fm in maps:
         assert {buffer.device.type for buffer in fm.buffers()} == {"meta"}
@@ -289,7 +273,7 @@ class Scores(torch.nn.Module):
 
 def test_token_scores_export_with_any_number_of_tokens():
     """m = 256 cuts 512 tokens into blocks, whose number no exported graph could know."""
-    fm = attention.feature_map("positive", 4, 256, **DOUBLE)
+    fm = feature_map("positive", 4, 256, **DOUBLE)
     length = torch.export.Dim("length", min=2, max=4096)
     exported = torch.export.export(
         Scores(fm),

@@ -57,7 +57,7 @@ def test_converges_to_softmax_attention(bias, sizes, batch_first):
     assert ours(query, key, value)[1] is None
 
 
-def test_self_attention_causal_and_unbatched():
+def test_masks():
     exact = softmax_module(batch_first=True)
     ours = RandomFeatureAttention.from_multihead(exact, "hyperbolic", 2048)
     x = tokens(2, 5, EMBED)
@@ -71,6 +71,24 @@ def test_self_attention_causal_and_unbatched():
     assert weights.shape == (5, 5)
     assert torch.equal(weights, weights.tril())
     assert_close(ours(x, x.clone(), x, is_causal=True)[0][0], output)
+    # Finite numbers for -inf, and masks that mask nothing.
+    ours = RandomFeatureAttention(EMBED, HEADS, "positive", batch_first=True)
+    x = tokens(2, 5, EMBED)
+    plain, causal = ours(x, x, x)[0], ours(x, x, x, is_causal=True)[0]
+    later = torch.ones(5, 5).triu(1).bool()
+    padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    padded = ours(x, x, x, key_padding_mask=padding)[0]
+    for value in (-1e4, -1e9, torch.finfo(torch.float32).min, -torch.inf):
+        mask = torch.zeros(5, 5).masked_fill(later, value)
+        for flag in (False, True):
+            assert torch.equal(ours(x, x, x, attn_mask=mask, is_causal=flag)[0], causal)
+        mask = torch.zeros(2, 5).masked_fill(padding, value)
+        assert torch.equal(ours(x, x, x, key_padding_mask=mask)[0], padded)
+    for mask in (torch.zeros(5, 5), torch.zeros(5, 5, dtype=torch.bool)):
+        assert torch.equal(ours(x, x, x, attn_mask=mask)[0], plain)
+        assert torch.equal(ours(x, x, x, attn_mask=mask, is_causal=True)[0], causal)
+    other = ours(x[:, :3], x, x)[0]
+    assert torch.equal(ours(x[:, :3], x, x, attn_mask=torch.zeros(3, 5))[0], other)
 
 
 def test_states_travel_and_are_converted():
@@ -291,27 +309,6 @@ def test_empty_sequences(batch_first):
     assert output.shape == shape
     assert weights.shape == (2, 0, 3)
     assert ours(empty[:0], empty[:0], empty[:0])[0].shape == (0, *shape[1:])
-
-
-def test_masks_that_stand_for_others():
-    """Finite numbers for -inf, and masks that mask nothing."""
-    ours = RandomFeatureAttention(EMBED, HEADS, "positive", batch_first=True)
-    x = tokens(2, 5, EMBED)
-    plain, causal = ours(x, x, x)[0], ours(x, x, x, is_causal=True)[0]
-    later = torch.ones(5, 5).triu(1).bool()
-    padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
-    padded = ours(x, x, x, key_padding_mask=padding)[0]
-    for value in (-1e4, -1e9, torch.finfo(torch.float32).min, -torch.inf):
-        mask = torch.zeros(5, 5).masked_fill(later, value)
-        for flag in (False, True):
-            assert torch.equal(ours(x, x, x, attn_mask=mask, is_causal=flag)[0], causal)
-        mask = torch.zeros(2, 5).masked_fill(padding, value)
-        assert torch.equal(ours(x, x, x, key_padding_mask=mask)[0], padded)
-    for mask in (torch.zeros(5, 5), torch.zeros(5, 5, dtype=torch.bool)):
-        assert torch.equal(ours(x, x, x, attn_mask=mask)[0], plain)
-        assert torch.equal(ours(x, x, x, attn_mask=mask, is_causal=True)[0], causal)
-    other = ours(x[:, :3], x, x)[0]
-    assert torch.equal(ours(x[:, :3], x, x, attn_mask=torch.zeros(3, 5))[0], other)
 
 
 def test_errors():

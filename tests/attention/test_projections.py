@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 import attention
+from attention import RandomFeatureAttention, feature_map
 from attention.projections import (
     FastProjection,
     fast_walsh_hadamard,
@@ -201,7 +202,7 @@ def test_order_of_errors(count):
     mean = {}
     for name, measured in ORDER.items():
         omega = draw(name, 16 * count, 16, seed=13)
-        fm = attention.feature_map(
+        fm = feature_map(
             "positive", 16, 16 * count, kernel="gaussian", projection=omega, dtype=torch.float64
         )
         estimates = (fm.queries(x) * fm.keys(y)).reshape(count, 16).sum(-1) * count
@@ -234,7 +235,7 @@ def test_seed_decides(name):
     assert torch.equal(torch.random.get_rng_state(), before)
     assert attention.projection(name, 2, 2).dtype == torch.get_default_dtype()
     fm, other = (
-        attention.feature_map("positive", 3, 7, projection=name, seed=seed, dtype=torch.float64)
+        feature_map("positive", 3, 7, projection=name, seed=seed, dtype=torch.float64)
         for seed in (0, 1)
     )
     before = fm.omega.clone()
@@ -253,7 +254,8 @@ def test_seed_decides(name):
     assert torch.equal(resolved, together)
 
 
-def test_explicit_tensors_are_checked_and_copied():
+def test_explicit_tensors():
+    """They are checked and copied; one matrix does for all heads."""
     given = draw("iid", 4, 3, heads=2)
     resolved = resolve_projection("omega", given, 4, 3, heads=2)
     assert torch.equal(resolved, given)
@@ -264,6 +266,13 @@ def test_explicit_tensors_are_checked_and_copied():
     allowed = r"omega must have shape \(4, 3\) or \(2, 4, 3\), got .*"
     for shape in ((3, 4, 3), (1, 4, 3), (4, 2)):
         rejects(allowed, resolve_projection, "omega", torch.zeros(shape), 4, 3, heads=2)
+    module = RandomFeatureAttention(8, 2, "oprf", 8, projection=torch.ones(8, 4))
+    assert module.feature_map.omega.shape == (2, 8, 4)
+    unshared = {"projection": torch.ones(16, 4), "shared_projections": False}
+    module = RandomFeatureAttention(8, 2, "angular_hybrid", 8, **unshared)
+    assert module.feature_map.weight.shape == (2, 24, 4)
+    with pytest.raises(ValueError, match=r"projection must have shape \(8, 4\) or \(2, 8, 4\)"):
+        RandomFeatureAttention(8, 2, "oprf", 8, projection=torch.ones(8, 8))
 
 
 @pytest.mark.parametrize("name", sorted(set(attention.available()) - {"elu", "harmonic"}))
@@ -279,19 +288,9 @@ def test_every_map_takes_a_matrix_for_all_heads(name):
         for key, value in alone.items()
     }
     x = torch.rand(2, 2, 6, 3, generator=generator)
-    shared, own = (attention.feature_map(name, 3, 4, heads=2, **given) for given in (alone, each))
+    shared, own = (feature_map(name, 3, 4, heads=2, **given) for given in (alone, each))
     assert_close(shared.queries(x), own.queries(x), rtol=0, atol=0)
     assert_close(shared.keys(x), own.keys(x), rtol=0, atol=0)
-
-
-def test_a_matrix_for_all_heads_of_the_module():
-    module = attention.RandomFeatureAttention(8, 2, "oprf", 8, projection=torch.ones(8, 4))
-    assert module.feature_map.omega.shape == (2, 8, 4)
-    unshared = {"projection": torch.ones(16, 4), "shared_projections": False}
-    module = attention.RandomFeatureAttention(8, 2, "angular_hybrid", 8, **unshared)
-    assert module.feature_map.weight.shape == (2, 24, 4)
-    with pytest.raises(ValueError, match=r"projection must have shape \(8, 4\) or \(2, 8, 4\)"):
-        attention.RandomFeatureAttention(8, 2, "oprf", 8, projection=torch.ones(8, 8))
 
 
 @pytest.mark.parametrize("name", ALL)

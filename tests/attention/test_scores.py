@@ -10,6 +10,7 @@ from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import attention
+from attention import feature_map
 from tests.attention import cases
 from tests.attention.cases import rejects
 from tests.pairwise import pairwise
@@ -27,7 +28,7 @@ def tokens(*shape: int, seed: int = 0) -> Tensor:
 )
 def test_scores_are_column_sums(name, kernel, lengths):
     x, y = tokens(2, lengths[0], 5), tokens(2, lengths[1], 5, seed=1)
-    fm = attention.feature_map(name, 5, 100, kernel=kernel, dtype=torch.float64)
+    fm = feature_map(name, 5, 100, kernel=kernel, dtype=torch.float64)
     phi_q, phi_k = fm.queries(x), fm.keys(y)
     expected = (phi_q @ phi_k.mT).sum(-2)
     assert_close(fm.token_scores(x, y), expected, rtol=1e-11, atol=1e-11)
@@ -37,7 +38,7 @@ def test_scores_are_column_sums(name, kernel, lengths):
 @pytest.mark.parametrize("name", attention.available())
 def test_leading_dimensions_broadcast(name):
     x, y = 0.5 * tokens(2, 6, 5), 0.5 * tokens(4, 5, seed=1)
-    fm = attention.feature_map(name, 5, 8, dtype=torch.float64)
+    fm = feature_map(name, 5, 8, dtype=torch.float64)
     assert_close(fm.token_scores(x, y), fm.token_scores(x, y.expand(2, 4, 5)))
     assert_close(fm.token_scores(y, x), fm.token_scores(y.expand(2, 4, 5), x))
 
@@ -55,7 +56,7 @@ def test_hybrids_are_the_same_without_gradients(name, base, shared, heads):
     """To the bit: features are then written where they stay, and not joined."""
     x, y = tokens(2, 6, 5), tokens(2, 8, 5, seed=1)
     options = {"base": base, "shared_projections": shared, "heads": heads, "num_lambda_features": 3}
-    fm = attention.feature_map(name, 5, 4, dtype=torch.float64, **options).fit(x, y)
+    fm = feature_map(name, 5, 4, dtype=torch.float64, **options).fit(x, y)
     long = tokens(2, 8, 40, seed=2)
     expected = fm.token_scores(x, y), fm.attend(x, y, long)
     with torch.no_grad():
@@ -71,14 +72,14 @@ def test_exact_scores(length):
     assert_close(attention.ExactSoftmax(5).token_scores(x, y), expected)
 
 
-def test_scores_are_summed_in_full_precision():
-    """Sums of 4000 in bfloat16 stand still below the half of their value."""
+def test_precision_and_range_of_scores():
+    # Sums of 4000 in bfloat16 stand still below the half of their value.
     x, y = (tokens(4000, 5, seed=seed).float() for seed in (0, 1))
     expected = attention.softmax_token_scores(x, y)
     low = attention.softmax_token_scores(x.bfloat16(), y.bfloat16())
     assert low.dtype == torch.float32
     assert_close(low, expected, rtol=0.02, atol=0)
-    fm = attention.feature_map("positive", 5, 16)
+    fm = feature_map("positive", 5, 16)
     phi_q, phi_k = fm.queries(x), fm.keys(y)
     from_features = attention.token_scores(phi_q, phi_k)
     low = attention.token_scores(phi_q.bfloat16(), phi_k.bfloat16())
@@ -88,14 +89,11 @@ def test_scores_are_summed_in_full_precision():
         assert torch.equal(attention.softmax_token_scores(x, y), expected)
         assert torch.equal(attention.ExactSoftmax(5).token_scores(x, y), expected)
         assert torch.equal(attention.token_scores(phi_q, phi_k), from_features)
-
-
-def test_scores_where_features_of_complex_exponentials_overflow():
-    """With |A| = 10 a query's features reach exp(128); their products with keys do not."""
+    # With |A| = 10 a query's features reach exp(128); their products with keys do not.
     A = torch.tensor([10j, 0.1 + 0j])
     x, y = torch.tensor([[1.6, 0.01], [1.5, -0.01]]), torch.tensor([[0.01, 1.6], [0.0, 1.5]])
-    fm = attention.feature_map("complex_exponential", 2, 16, A=A)
-    wide = attention.feature_map("complex_exponential", 2, 16, A=A, dtype=torch.float64)
+    fm = feature_map("complex_exponential", 2, 16, A=A)
+    wide = feature_map("complex_exponential", 2, 16, A=A, dtype=torch.float64)
     expected = wide.token_scores(x.double(), y.double())
     assert_close(fm.token_scores(x, y).double(), expected, rtol=1e-3, atol=0)
 
@@ -104,7 +102,7 @@ def test_scores_where_features_of_complex_exponentials_overflow():
 def test_no_square_matrix(name):
     length = 4096
     x, y = (tokens(length, 4, seed=s).float() for s in (0, 1))
-    fm: Any = attention.ExactSoftmax(4) if name == "exact" else attention.feature_map(name, 4, 8)
+    fm: Any = attention.ExactSoftmax(4) if name == "exact" else feature_map(name, 4, 8)
     if name in ("geometric", "poisson"):
         x, y = x.abs(), y.abs()
     computations: list[Callable[[], Tensor]] = [lambda: fm.token_scores(x, y)]
@@ -126,7 +124,7 @@ def test_components_are_seen_by_a_dispatch_mode():
             seen.add((func.overloadpacket.__name__, attention.current_component()))
             return func(*args, **(kwargs or {}))
 
-    fm = attention.feature_map("angular_hybrid", 4, 8)
+    fm = feature_map("angular_hybrid", 4, 8)
     x = tokens(6, 4).float()
     with Recorder(), attention.component("tokens"):
         fm.token_scores(x, x)

@@ -112,13 +112,8 @@ CALLS: dict[str, list[Any]] = {
     "shared_covariance": ["positive", "trig", X, Y],
     "trig_asymptotic_ratio": [X, Y, 3],
 }
-SECOND = {
-    "conformity_at_angle",
-    "relative_error",
-    "resultant_density",
-    "resultant_density_at_angle",
-    "rf_conformity",
-}
+SECOND = {"conformity_at_angle", "relative_error", "rf_conformity", "resultant_density"}
+SECOND |= {"resultant_density_at_angle"}
 """Functions whose second argument is the number that may be a tensor."""
 
 
@@ -170,10 +165,8 @@ def test_a_number_is_a_vector_of_one_dimension():
     for x, y in ((0.5, 0.25), (0.5, one[1]), (torch.tensor(0.5).double(), 0.25)):
         assert theory.mse("trig", x, y, 4) == theory.mse("trig", *one, 4)
         assert theory.angle(x, y) == 0
-        assert_close(
-            theory.gaussian_coefficient(x, y, 2.0),
-            theory.gaussian_coefficient(*one, torch.tensor([[2.0]]).double()),
-        )
+        expected = theory.gaussian_coefficient(*one, torch.tensor([[2.0]]).double())
+        assert_close(theory.gaussian_coefficient(x, y, 2.0), expected)
     integers = theory.rf_conformity("simplex", torch.tensor([0, 1]), 8)
     assert integers.tolist() == [1.0, theory.rf_conformity("simplex", 1.0, 8).item()]
 

@@ -99,38 +99,20 @@ def test_uniform_bounds_are_the_least_of_a_covering(dim, sigma):
     assert bound == pytest.approx(expected, rel=1e-8)
 
 
-def test_largest_constants():
+def test_constants_and_expected_maximum():
     for name, largest, at, limit in (("trig", 66, 64, 64), ("trig_phase", 98, 48, 96)):
         constants = [theory.uniform_constant(name, d) for d in range(1, 400)]
         assert max(constants) == pytest.approx(largest, rel=2e-4)
         assert constants.index(max(constants)) + 1 == at
         assert theory.uniform_constant(name, 10**7) == pytest.approx(limit, rel=1e-4)
-
-
-@pytest.mark.parametrize("sigma", [1.0, 2.0])
-def test_variance_and_steepest_slope_of_the_kernel(sigma):
-    delta = torch.linspace(0, 1.7, 1001, dtype=torch.float64).unsqueeze(-1)
-    zero = torch.zeros_like(delta)
-    kernel = kernels.gaussian(delta, zero, sigma)
-    supremum = (1 + kernels.gaussian(2 * delta, zero, sigma) - 2 * kernel**2).max().item()
-    assert theory.largest_cosine_variance(1.7, sigma) == pytest.approx(supremum, rel=1e-12)
-    delta = torch.linspace(0, 8, 80001, dtype=torch.float64).unsqueeze(-1)
-    kernel = kernels.gaussian(delta, torch.zeros_like(delta), sigma)
-    steepest = (kernel.diff().abs().max() / 1e-4).item()
-    assert theory.kernel_lipschitz(sigma) == pytest.approx(steepest, rel=1e-7)
-
-
-def test_expected_maximum():
-    # By parts; a bandwidth is a unit of length; psi has twice the factor and projections.
     largest = theory.expected_largest_projection(3, 50)
     expected = 24 * 0.964 * math.sqrt(3) * 2 / 10 * (math.exp(-0.5) + largest)
     assert theory.expected_max_error_bound("trig", 3, 2.0, 100) == pytest.approx(expected)
     largest = theory.expected_largest_projection(3, 100)
     expected = 48 * 1.55 * math.sqrt(3) * 2 / 10 * (math.exp(-0.5) + largest)
     assert theory.expected_max_error_bound("trig_phase", 3, 2.0, 100) == pytest.approx(expected)
-    assert theory.expected_max_error_bound("trig_phase", 3, 2.0, 100, gamma=3.1) == pytest.approx(
-        2 * expected
-    )
+    twice = theory.expected_max_error_bound("trig_phase", 3, 2.0, 100, gamma=3.1)
+    assert twice == pytest.approx(2 * expected)
     assert theory.expected_max_error_bound("trig_phase", 3, 4.0, 100, 2.0) == pytest.approx(
         expected
     )
@@ -144,6 +126,19 @@ def test_expected_maximum():
         terms = (math.comb(n, k) * (-1) ** (k + 1) / math.sqrt(k) for k in range(1, n + 1))
         expected = math.sqrt(math.pi / 2) * math.fsum(terms)
         assert theory.expected_largest_projection(2, n) == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 2.0])
+def test_variance_and_steepest_slope_of_the_kernel(sigma):
+    delta = torch.linspace(0, 1.7, 1001, dtype=torch.float64).unsqueeze(-1)
+    zero = torch.zeros_like(delta)
+    kernel = kernels.gaussian(delta, zero, sigma)
+    supremum = (1 + kernels.gaussian(2 * delta, zero, sigma) - 2 * kernel**2).max().item()
+    assert theory.largest_cosine_variance(1.7, sigma) == pytest.approx(supremum, rel=1e-12)
+    delta = torch.linspace(0, 8, 80001, dtype=torch.float64).unsqueeze(-1)
+    kernel = kernels.gaussian(delta, torch.zeros_like(delta), sigma)
+    steepest = (kernel.diff().abs().max() / 1e-4).item()
+    assert theory.kernel_lipschitz(sigma) == pytest.approx(steepest, rel=1e-7)
 
 
 def bousquet(terms: int, largest: float, variance: float, mean: float, excess: float) -> float:

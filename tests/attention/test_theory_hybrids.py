@@ -59,7 +59,8 @@ ESTIMATES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-def test_gaussian_kernel_is_the_softmax_one_times_a_weight():
+def test_kernels_and_long_inputs():
+    """The Gaussian kernel is the softmax kernel times a weight; dtypes and shapes are kept."""
     weight = (-(X @ X) - Y @ Y).exp()
     for name, options in (
         ("complex_exponential", {"A": COMPLEX}),
@@ -70,6 +71,28 @@ def test_gaussian_kernel_is_the_softmax_one_times_a_weight():
         computed = theory.mse(name, X, Y, 3, kernel="gaussian", **options)
         expected = theory.mse(name, X, Y, 3, **options) * weight
         assert_close(computed, expected, rtol=1e-12, atol=0)
+    # |x| = 24: the hybrid is exact at angles 0 and pi where the base without weight overflows.
+    x = torch.full((64,), 3.0, dtype=torch.float64)
+    for y in (x, -x):
+        assert theory.mse("angular_hybrid", x, y, 8, kernel="gaussian") < 1e-12
+    options = {"query_centers": x[None], "key_centers": x[None]}
+    assert theory.mse("clustered_hybrid", x, x, 8, kernel="gaussian", **options) == 0
+    trig = theory.mse("trig", x, 1.01 * x, 8, kernel="gaussian")
+    turned = theory.mse("complex_exponential", x, 1.01 * x, 8, kernel="gaussian", A=1j)
+    assert_close(turned, trig, rtol=1e-9, atol=0)
+    assert theory.mse("complex_exponential", x, x, 8, kernel="gaussian", A=1.0) == math.inf
+    for dtype in (torch.float32, torch.float64):
+        x, y = torch.full((3, 1, 2), 0.4, dtype=dtype), torch.full((5, 2), 0.3, dtype=dtype)
+        for name, options in (
+            ("complex_exponential", {"A": COMPLEX}),
+            ("complex_exponential", {"A": REAL}),
+            ("gaussian_hybrid", {}),
+            ("clustered_hybrid", {"query_centers": x[0], "key_centers": y}),
+            ("angular_hybrid", {"base": ("oprf", "hyperbolic")}),
+        ):
+            error = theory.mse(name, x, y, 4, **options)
+            assert error.dtype == dtype
+            assert error.shape == (3, 5)
 
 
 @pytest.mark.parametrize("names", list(itertools.product(BASES, repeat=2)))
@@ -204,9 +227,8 @@ def test_defaults_and_orthogonal_coefficients():
     given = {"lambda_sigma": 1.0, "radius": 1.0}
     assert theory.bipolar_coefficient(X, Y) == theory.bipolar_coefficient(X, Y, **given)
     assert theory.bipolar_moments(X, Y, 3) == theory.bipolar_moments(X, Y, 3, **given)
-    assert theory.mse("gaussian_hybrid", X, Y, 2) == theory.mse(
-        "gaussian_hybrid", X, Y, 2, num_lambda_features=8, **given
-    )
+    expected = theory.mse("gaussian_hybrid", X, Y, 2, num_lambda_features=8, **given)
+    assert theory.mse("gaussian_hybrid", X, Y, 2) == expected
     eye = torch.eye(2, dtype=X.dtype)
     assert theory.gaussian_coefficient(X, Y, eye) == theory.gaussian_coefficient(X, Y, eye, 1.0)
     x, y = torch.stack((X, Y)), torch.stack((Y, -X))
@@ -217,21 +239,8 @@ def test_defaults_and_orthogonal_coefficients():
     assert_close(computed[0], lam**2 + spread / rho**2, rtol=1e-12, atol=0)
 
 
-def test_long_inputs():
-    """|x| = 24: the hybrid is exact at angles 0 and pi where the base without weight overflows."""
-    x = torch.full((64,), 3.0, dtype=torch.float64)
-    for y in (x, -x):
-        assert theory.mse("angular_hybrid", x, y, 8, kernel="gaussian") < 1e-12
-    options = {"query_centers": x[None], "key_centers": x[None]}
-    assert theory.mse("clustered_hybrid", x, x, 8, kernel="gaussian", **options) == 0
-    trig = theory.mse("trig", x, 1.01 * x, 8, kernel="gaussian")
-    turned = theory.mse("complex_exponential", x, 1.01 * x, 8, kernel="gaussian", A=1j)
-    assert_close(turned, trig, rtol=1e-9, atol=0)
-    assert theory.mse("complex_exponential", x, x, 8, kernel="gaussian", A=1.0) == math.inf
-
-
-def test_weights_and_covariances_of_three_bases():
-    """E (sum_k w_k S_k - 1)^2 by enumeration: two values of the weights, two of the bases."""
+def test_weights_covariances_and_multiplications():
+    # E (sum_k w_k S_k - 1)^2 by enumeration: two values of the weights, two of the bases.
     weights = torch.tensor([[0.2, 0.5, 0.3], [-0.4, 0.6, 0.8]], dtype=torch.float64)
     offsets = torch.tensor([[0.3, -0.1, 0.5], [-0.3, 0.1, -0.5]], dtype=torch.float64)
     expected = (weights @ (1 + offsets).mT - 1).square().mean()
@@ -240,6 +249,13 @@ def test_weights_and_covariances_of_three_bases():
     assert_close(theory.hybrid_mse(moments, covariances), expected)
     batch = theory.hybrid_mse(moments.expand(4, 3, 3), covariances)
     assert_close(batch, expected.expand(4))
+    # Angular, Gaussian, and two coefficients of which the last base takes the rest.
+    m, n, d = 5, 3, 7
+    assert theory.hybrid_multiplications(m, n, d) == 4 * m * d + n * d + 4 * m * n
+    gaussian = theory.hybrid_multiplications(m, n, d, lambda_functions=(2,))
+    assert gaussian == 4 * m * d + 2 * n * d + 8 * m * n
+    three = theory.hybrid_multiplications(m, n, d, functions=(1, 3, 2), lambda_functions=(1, 2))
+    assert three == 6 * m * d + 3 * n * d + m * n * (1 * 3 + 2 * 5)
 
 
 @pytest.mark.parametrize("complex_a", [True, False])
@@ -288,28 +304,3 @@ def test_gaussian_mixture_against_quadrature(complex_a, default, features):
     options |= {"lambda_features": features, "default_base": default}
     computed = theory.mse("clustered_hybrid", X.expand(2, 3, -1), Y, m, **options)
     assert_close(computed, (moments * covariances).sum().expand(2, 3), rtol=1e-9, atol=0)
-
-
-def test_multiplications():
-    """Angular, Gaussian, and two coefficients of which the last base takes the rest."""
-    m, n, d = 5, 3, 7
-    assert theory.hybrid_multiplications(m, n, d) == 4 * m * d + n * d + 4 * m * n
-    gaussian = theory.hybrid_multiplications(m, n, d, lambda_functions=(2,))
-    assert gaussian == 4 * m * d + 2 * n * d + 8 * m * n
-    three = theory.hybrid_multiplications(m, n, d, functions=(1, 3, 2), lambda_functions=(1, 2))
-    assert three == 6 * m * d + 3 * n * d + m * n * (1 * 3 + 2 * 5)
-
-
-def test_dtype_and_shape_are_kept():
-    for dtype in (torch.float32, torch.float64):
-        x, y = torch.full((3, 1, 2), 0.4, dtype=dtype), torch.full((5, 2), 0.3, dtype=dtype)
-        for name, options in (
-            ("complex_exponential", {"A": COMPLEX}),
-            ("complex_exponential", {"A": REAL}),
-            ("gaussian_hybrid", {}),
-            ("clustered_hybrid", {"query_centers": x[0], "key_centers": y}),
-            ("angular_hybrid", {"base": ("oprf", "hyperbolic")}),
-        ):
-            error = theory.mse(name, x, y, 4, **options)
-            assert error.dtype == dtype
-            assert error.shape == (3, 5)

@@ -4,7 +4,6 @@ Each against its definition: sums and integrals in one or two dimensions, or dra
 """
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -161,12 +160,7 @@ def test_gerf_contains_positive_and_trig(coupling, kernel):
         assert_close(same, optimum, rtol=1e-14, atol=0)
 
 
-OPTIMA: dict[str, tuple[str, dict[str, Any]]] = {
-    "oprf": ("A", {}),
-    "gerf": ("A", {"s": -1}),
-    "poisson": ("lam", {}),
-    "geometric": ("p", {}),
-}
+OPTIMA = {"oprf": "A", "gerf": "A", "poisson": "lam", "geometric": "p"}
 
 
 def optimum(name: str, x: Tensor, y: Tensor) -> Tensor:
@@ -182,7 +176,7 @@ def optimum(name: str, x: Tensor, y: Tensor) -> Tensor:
 @pytest.mark.parametrize("name", sorted(OPTIMA))
 def test_optimal_parameters(name):
     """At the optimum the error's derivative is zero and its neighbours are worse."""
-    parameter, options = OPTIMA[name]
+    parameter, options = OPTIMA[name], {"s": -1} if name == "gerf" else {}
     generator = torch.Generator().manual_seed(4)
     for d, length in ((2, 0.7), (3, 0.3), (3, 1.5), (16, 0.5), (16, 1.5)):
         drawn = torch.randn(2, 5, d, generator=generator, dtype=torch.float64)
@@ -239,6 +233,10 @@ def test_limits_of_the_parameters():
     assert large.item() == pytest.approx(2 / 6e6, rel=1e-5)
     assert theory.poisson_parameter(vector(0.0, 0.0)).item() == pytest.approx(1e-6, rel=1e-12)
     assert theory.geometric_parameter(torch.rand(3, 5, 2)).shape == (3, 5)
+    # Chefs' Random Tables, Figure 1: at d = 64, |x+y|^2 = 100 more than e^60 below positive.
+    x = torch.full((64,), 5 / 8, dtype=torch.float64)
+    ratio = theory.mse("oprf", x, x, 1) / theory.mse("positive", x, x, 1)
+    assert ratio.log().item() == pytest.approx(-61.22, abs=0.005)
 
 
 @pytest.mark.parametrize("s", [1, -1])
@@ -251,13 +249,6 @@ def test_mean_square_of_sums(s):
     assert theory.mean_square_of_sums(x[:, None], y[:, None], s).shape == (2, 1)
     assert_close(theory.mean_square_of_sums(x[0], y[0], s), expected[0])
     assert theory.mean_square_of_sums(x[:, :1], -s * x[:, :1], s).abs().max() < 1e-12
-
-
-def test_oprf_gains_sixty_orders():
-    """Chefs' Random Tables, Figure 1: at d = 64, |x+y|^2 = 100 more than e^60 below positive."""
-    x = torch.full((64,), 5 / 8, dtype=torch.float64)
-    ratio = theory.mse("oprf", x, x, 1) / theory.mse("positive", x, x, 1)
-    assert ratio.log().item() == pytest.approx(-61.22, abs=0.005)
 
 
 def test_tail_bound():
@@ -302,36 +293,16 @@ def test_gap_and_its_bound(kernel):
                 assert bound[0] > 0.99 * gap[0]
 
 
-def test_gap_of_orthogonal_rows():
-    """Corollary 4.4: positive for exponentials; Theorem 4.5: of either sign for cosines.
-
-    Crossings are roots of exp(-z^2) = 1F1(d; d/2; -z^2/2), from mpmath.
-    """
+def test_orthogonal_rows():
+    # Corollary 4.4: positive for exponentials; Theorem 4.5: of either sign for cosines. Crossings
+    # are roots of exp(-z^2) = 1F1(d; d/2; -z^2/2), from mpmath.
     for d, crossing in ((3, 3.3111), (4, 3.0812), (8, 2.9597), (16, 3.2625)):
         x = torch.zeros(2, d, dtype=torch.float64)
         x[:, 0] = vector(crossing - 0.001, crossing + 0.001)
         below, above = theory.coupling_gap("trig", x, 0 * x, d, kernel="gaussian")
         assert below > 0 > above
         assert (theory.coupling_gap("positive", x, 0 * x, d) > 0).all()
-
-
-@pytest.mark.parametrize(("m", "d"), [(1, 5), (3, 5), (5, 5), (13, 5), (64, 64), (2, 2), (3, 3)])
-def test_small_sums(m, d):
-    """kappa is the slope of m exp(2|x|^2+2|y|^2) MSE at |x+y|^2 = 0."""
-    x = doubles(d, seed=7) / d
-    step = torch.zeros(d, dtype=torch.float64)
-    step[0] = 1e-4
-    for name in ("iid", "orthogonal", "simplex"):
-        error = theory.mse("positive", x, step - x, m, kernel="gaussian", projection=name)
-        norms = x.square().sum() + (step - x).square().sum()
-        slope = (m * (2 * norms).exp() * error / step.square().sum()).item()
-        kappa = theory.small_sum_factor(name, m, d, dtype=torch.float64).item()
-        assert kappa == pytest.approx(slope, rel=1e-4 if name == "simplex" else 1e-6)
-        assert (kappa == 1) == (name != "simplex" or m == 1)
-
-
-def test_asymptotic_ratio():
-    """The remainder falls as 1/d^2: doubling d divides it by about four."""
+    # The remainder falls as 1/d^2: doubling d divides it by about four.
     for square in (0.0, 0.5, 2.0):
         remainders = []
         for d in (400, 800):
@@ -349,3 +320,18 @@ def test_asymptotic_ratio():
     near = vector(0.0141, 0.0), vector(0.01415, 0.0)
     values = [theory.trig_asymptotic_ratio(x, 0 * x, 2).item() for x in near]
     assert values[0] == pytest.approx(values[1], rel=1e-8)
+
+
+@pytest.mark.parametrize(("m", "d"), [(1, 5), (3, 5), (5, 5), (13, 5), (64, 64), (2, 2), (3, 3)])
+def test_small_sums(m, d):
+    """kappa is the slope of m exp(2|x|^2+2|y|^2) MSE at |x+y|^2 = 0."""
+    x = doubles(d, seed=7) / d
+    step = torch.zeros(d, dtype=torch.float64)
+    step[0] = 1e-4
+    for name in ("iid", "orthogonal", "simplex"):
+        error = theory.mse("positive", x, step - x, m, kernel="gaussian", projection=name)
+        norms = x.square().sum() + (step - x).square().sum()
+        slope = (m * (2 * norms).exp() * error / step.square().sum()).item()
+        kappa = theory.small_sum_factor(name, m, d, dtype=torch.float64).item()
+        assert kappa == pytest.approx(slope, rel=1e-4 if name == "simplex" else 1e-6)
+        assert (kappa == 1) == (name != "simplex" or m == 1)

@@ -1,11 +1,11 @@
 """Closed-form errors in floating point: no overflow, no lost digits, dtypes and gradients."""
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from torch.testing import assert_close
 
 from attention import theory
@@ -17,8 +17,8 @@ from tests.pairwise import pairwise
 ALL_COUPLED = ("gerf", "hyperbolic", "oprf", "positive", "trig", "trig_phase")
 
 
-def test_large_inputs_stay_finite():
-    """Orthogonal vectors of length 20 and opposite ones: factors overflow, errors do not."""
+def test_large_inputs_and_zero_vectors():
+    # Orthogonal vectors of length 20 and opposite ones: factors overflow, errors do not.
     x = torch.zeros(2, 64, dtype=torch.float64)
     y = torch.zeros(2, 64, dtype=torch.float64)
     x[:, 0] = 20
@@ -29,6 +29,19 @@ def test_large_inputs_stay_finite():
             assert error.isfinite().all(), (name, coupling)
             assert (error >= 0).all(), (name, coupling)
     assert (theory.mse("positive", x, y, 64, kernel="gaussian")[0] * 64).item() == pytest.approx(1)
+    # sgn(0) = 1: the coefficient's signs differ from any other vector's half of the time.
+    zero, y = vector(0.0, 0.0, 0.0), vector(0.3, -0.4, 0.2)
+    for pair in ((zero, y), (y, zero)):
+        assert theory.angle(*pair).item() == pytest.approx(math.pi / 2, rel=1e-15)
+    assert theory.angle(zero, zero) == 0
+    first, second, mixed = 0.25 + 0.25 / 3, 0.25 + 0.25 / 3, 0.25 - 0.25 / 3
+    hyperbolic, trig = (theory.mse(name, zero, y, 5) for name in ("hyperbolic", "trig"))
+    shared = theory.shared_covariance("hyperbolic", "trig", zero, y) / 5
+    expected = first * hyperbolic + second * trig + 2 * mixed * shared
+    computed = theory.mse("angular_hybrid", zero, y, 5, num_lambda_features=3)
+    assert computed.item() == pytest.approx(expected.item(), rel=1e-12)
+    # Both bases are exact at two zero vectors.
+    assert theory.mse("angular_hybrid", zero, zero, 5) == 0
 
 
 OPPOSITE: list[tuple[str, dict[str, Any]]] = [
@@ -84,7 +97,6 @@ def test_zero_stays_zero_and_overflow_is_infinite(coupling):
 
 
 def test_terms_out_of_range():
-    # y = x + e: MSE = exp(2|x|^2 + 2 x.e) (1 - exp(-|e|^2))^2 / 2m, finite in float32.
     x, y = torch.tensor([7.0, 0.0]), torch.tensor([7.0, 2.0**-20])
     log_error = 98 + 2 * math.log(2.0**-40) - math.log(16)
     assert theory.mse("trig", x, y, 8).log().item() == pytest.approx(log_error, rel=1e-5)
@@ -109,22 +121,11 @@ def test_terms_out_of_range():
     assert theory.hybrid_mse(errors.view(2, 2), weights.view(2, 2)) == 2
     weights, errors = vector(inf, -inf, -inf, inf), vector(1.0, 1.0, 1.0, 3.0)
     assert theory.hybrid_mse(weights.view(2, 2), errors.view(2, 2)) == inf
-
-
-def test_angle_of_a_zero_vector():
-    """sgn(0) = 1: the coefficient's signs differ from any other vector's half of the time."""
-    zero, y = vector(0.0, 0.0, 0.0), vector(0.3, -0.4, 0.2)
-    for pair in ((zero, y), (y, zero)):
-        assert theory.angle(*pair).item() == pytest.approx(math.pi / 2, rel=1e-15)
-    assert theory.angle(zero, zero) == 0
-    first, second, mixed = 0.25 + 0.25 / 3, 0.25 + 0.25 / 3, 0.25 - 0.25 / 3
-    hyperbolic, trig = (theory.mse(name, zero, y, 5) for name in ("hyperbolic", "trig"))
-    shared = theory.shared_covariance("hyperbolic", "trig", zero, y) / 5
-    expected = first * hyperbolic + second * trig + 2 * mixed * shared
-    computed = theory.mse("angular_hybrid", zero, y, 5, num_lambda_features=3)
-    assert computed.item() == pytest.approx(expected.item(), rel=1e-12)
-    # Both bases are exact at two zero vectors.
-    assert theory.mse("angular_hybrid", zero, zero, 5) == 0
+    # In float32, where p and q of Theorem 3.2 all but cancel for s = -1.
+    x, y = 1e-4 * doubles(2, 1000, 4)
+    expected = theory.mse("gerf", x, y, 8, s=-1)
+    computed = theory.mse("gerf", x.float(), y.float(), 8, s=-1)
+    assert_close(computed.double(), expected, rtol=1e-4, atol=0)
 
 
 def test_dtype_and_gradients():
@@ -141,16 +142,5 @@ def test_dtype_and_gradients():
     y = vector(0.2, 0.5, -0.3).requires_grad_()
     for name in ("positive", "trig"):
         for coupling in ("orthogonal", "simplex"):
-
-            def error(x: Tensor, y: Tensor, name: str = name, coupling: str = coupling) -> Tensor:
-                return theory.mse(name, x, y, 3, projection=coupling)
-
+            error = partial(theory.mse, name, num_features=3, projection=coupling)
             assert torch.autograd.gradcheck(error, (x, y))
-
-
-def test_cosine_errors_near_equal_points_keep_their_digits():
-    """In float32, where p and q of Theorem 3.2 all but cancel for s = -1."""
-    x, y = 1e-4 * doubles(2, 1000, 4)
-    expected = theory.mse("gerf", x, y, 8, s=-1)
-    computed = theory.mse("gerf", x.float(), y.float(), 8, s=-1)
-    assert_close(computed.double(), expected, rtol=1e-4, atol=0)

@@ -88,9 +88,9 @@ def test_largest_term_and_gradient(r, A):
     assert gradient <= largest_gradient(1, r, A) < 3 * gradient
 
 
-def test_the_uniform_bound_holds_for_drawn_features():
-    """With as many features as it asks for, the largest error on a grid is above epsilon in none
-    of 40 draws; half of them would be allowed."""
+def test_the_uniform_bound_and_its_features():
+    # With as many features as it asks for, the largest error on a grid is above epsilon in none of
+    # 40 draws; half of them would be allowed.
     dim, radius, epsilon, A = 1, 0.5, 0.3, -0.3
     m = theory.uniform_attention_features(dim, radius, epsilon, 0.5, A)
     grid = torch.linspace(-radius, radius, 15, dtype=torch.float64).unsqueeze(-1)
@@ -100,6 +100,11 @@ def test_the_uniform_bound_holds_for_drawn_features():
     for _ in range(40):
         fm.redraw(generator)
         assert (fm.queries(grid) @ fm.keys(grid).mT - exact).abs().max() < epsilon
+    # With (1-4A)^(d/2) but for a logarithm, and not with its square; and d/eps^2 log.
+    few, many = (theory.uniform_attention_features(6, 0.1, 0.2, 0.1, A) for A in (-50.0, -5e5))
+    assert 3 <= (math.log(many / few) / math.log((1 + 2e6) / 201)) < 3.5
+    coarse, fine = (theory.uniform_attention_features(6, 1.0, e, 0.1, -0.1) for e in (0.02, 0.002))
+    assert 100 < fine / coarse < 200
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 3.0])
@@ -121,14 +126,6 @@ def test_parts_of_the_uniform_bound(epsilon):
             theory.uniform_attention_bound(dim, radius, n, epsilon, A) for n in (least, least - 1)
         ]
         assert bounds[0] <= probability * (1 + 1e-9) < bounds[1] * (1 + 2e-9)
-
-
-def test_features_grow_as_the_theorem_has_it():
-    """With (1-4A)^(d/2) but for a logarithm, and not with its square; and d/eps^2 log."""
-    few, many = (theory.uniform_attention_features(6, 0.1, 0.2, 0.1, A) for A in (-50.0, -5e5))
-    assert 3 <= (math.log(many / few) / math.log((1 + 2e6) / 201)) < 3.5
-    coarse, fine = (theory.uniform_attention_features(6, 1.0, e, 0.1, -0.1) for e in (0.02, 0.002))
-    assert 100 < fine / coarse < 200
 
 
 W = torch.linspace(0, 14, 7001, dtype=torch.float64)

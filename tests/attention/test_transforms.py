@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 from torch.testing import assert_close
 
 import attention
-from attention import RandomFeatureAttention
+from attention import RandomFeatureAttention, feature_map
 from attention.running import running_max
 from tests.attention.cases import rejects, tokens
 from tests.pairwise import pairwise
@@ -82,7 +82,7 @@ def test_vmap_takes_masks(name, is_causal, need_weights):
 
 @pytest.mark.parametrize("name", attention.available())
 def test_vmap_over_maps(name):
-    fm = attention.feature_map(name, 3, 4)
+    fm = feature_map(name, 3, 4)
     x, y, v = (tokens(4, 5, 3, seed=s).abs() for s in range(3))
     mask = torch.rand(4, 5, generator=torch.Generator().manual_seed(3)) > 0.3
     for causal in (False, True):
@@ -114,7 +114,7 @@ CASTS = (nn.Module.half, nn.Module.bfloat16, lambda module: module.to(torch.bflo
 @pytest.mark.parametrize("name", attention.available())
 def test_casts_leave_random_vectors_and_fitted_parameters(name, cast):
     x = tokens(20, 4).abs()
-    fm = attention.feature_map(name, 4, 8).fit(x, x)
+    fm = feature_map(name, 4, 8).fit(x, x)
     low = cast(copy.deepcopy(fm))
     buffers = dict(fm.named_buffers())
     for key, buffer in low.named_buffers():
@@ -123,8 +123,8 @@ def test_casts_leave_random_vectors_and_fitted_parameters(name, cast):
     assert set(low.state_dict()) == set(fm.state_dict())
     assert all(t.dtype != torch.float32 for t in copy.deepcopy(low).double().buffers())
     for dtype in (torch.float16, torch.bfloat16):
-        built = attention.feature_map(name, 4, 8, dtype=dtype)
-        fresh = dict(attention.feature_map(name, 4, 8).named_buffers())
+        built = feature_map(name, 4, 8, dtype=dtype)
+        fresh = dict(feature_map(name, 4, 8).named_buffers())
         assert all(torch.equal(t, fresh[key]) for key, t in built.named_buffers())
 
 
@@ -150,7 +150,7 @@ def test_a_cast_module_is_the_one_built_in_its_dtype(name):
 @pytest.mark.parametrize("values", [3, 40])
 def test_derivatives_forward_without_gradients(name, values):
     """Where no graph is kept, results are written into memory at hand; tangents need their own."""
-    fm = attention.feature_map(name, 3, 4, dtype=torch.float64)
+    fm = feature_map(name, 3, 4, dtype=torch.float64)
     x, y = (tokens(5, 3, seed=s, dtype=torch.float64) for s in range(2))
     v = tokens(5, values, seed=2, dtype=torch.float64)
     tangent = tokens(5, 3, seed=3, dtype=torch.float64)
