@@ -310,7 +310,7 @@ def test_layouts():
     assert real.embed([UNIT_X]).shape == (1, real.output_dim()) == (1, 10)
 
 
-def test_blocks_change_nothing(monkeypatch):
+def test_blocks_and_plain_data(monkeypatch):
     skeleton, x, y = CASES["mixed"]
     features = c.draw(skeleton, 50, np.random.default_rng(0))
     points = [x, y, x, x, y]
@@ -322,9 +322,6 @@ def test_blocks_change_nothing(monkeypatch):
     assert gram[0, 1] == skeleton.kernel(x, y)
     assert skeleton.gram(np.zeros((0, 8))).shape == (0, 0)
     np.testing.assert_array_equal(skeleton.gram(points)[:, :2], gram)
-
-
-def test_plain_data_round_trip():
     skeleton = mixed()
     data = json.loads(json.dumps(skeleton.to_dict()))
     assert Skeleton.from_dict(data) == skeleton

@@ -117,7 +117,7 @@ def test_phases():
     rejects("redraw needs a map that drew its phase", fm.redraw, torch.Generator())
 
 
-def test_abstract_maps_say_so():
+def test_refused_arguments_and_zero_entries():
     assert issubclass(DiscreteFeatures, attention.FeatureMap)
     rejects(r"heads must be at least 1, got 0", feature_map, "poisson", 3, 4, heads=0)
     fm = feature_map("gerf", 3, 4, heads=2)
@@ -126,6 +126,12 @@ def test_abstract_maps_say_so():
     assert "s=1" in repr(fm)
     assert "projection='iid'" in repr(feature_map("poisson", 3, 4))
     assert "epsilon=0.001" in repr(feature_map("relu", 3, 4))
+    u = torch.tensor([[-3.0, -0.5, 0.0], [2.0, -1.0, 0.5]], dtype=torch.float64)
+    for name in ("relu", "elu"):
+        fm = feature_map(name, 3, 4, **DOUBLE)
+        mantissa, log_scale = fm.scaled_queries(u)
+        assert_close(mantissa * log_scale.exp(), fm.queries(u), rtol=1e-14, atol=0)
+        assert torch.equal(mantissa.amax(-1), torch.ones(2, dtype=torch.float64))
 
 
 @pytest.mark.parametrize(
@@ -147,12 +153,3 @@ def test_given_tensors_are_copied(name, option, value):
     with torch.no_grad():
         value.add_(1)
     assert all(torch.equal(state[key], buffer) for key, buffer in fm.state_dict().items())
-
-
-def test_scaled_comparisons_on_both_sides_of_zero():
-    u = torch.tensor([[-3.0, -0.5, 0.0], [2.0, -1.0, 0.5]], dtype=torch.float64)
-    for name in ("relu", "elu"):
-        fm = feature_map(name, 3, 4, **DOUBLE)
-        mantissa, log_scale = fm.scaled_queries(u)
-        assert_close(mantissa * log_scale.exp(), fm.queries(u), rtol=1e-14, atol=0)
-        assert torch.equal(mantissa.amax(-1), torch.ones(2, dtype=torch.float64))

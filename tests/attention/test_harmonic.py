@@ -15,6 +15,7 @@ from attention import feature_map, theory
 from attention.features.waves import multiples, waves
 from attention.theory.harmonic import harmonics
 from attention.tracing import for_onnx
+from tests.attention.cases import rejects
 
 DOUBLE = {"dtype": torch.float64}
 GRID = 200
@@ -122,8 +123,7 @@ def test_features_have_length_one_and_the_period():
     ],
 )
 def test_numbers_are_refused_in_a_sentence(options, message):
-    with pytest.raises(ValueError, match=message):
-        theory.harmonic_tail(**{"num_features": 4, "dim": 2, **options})  # type: ignore[arg-type]
+    rejects(message, theory.harmonic_tail, **{"num_features": 4, "dim": 2, **options})
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of PyTorch's own

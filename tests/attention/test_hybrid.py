@@ -72,8 +72,8 @@ def test_equals_its_definition(first_base, shared, A):
     assert_close(fm.token_scores(x, y), scores, rtol=1e-12, atol=1e-13)
 
 
-def test_pair_of_couplings():
-    """The first base's omegas form a simplex, the second's are orthogonal."""
+def test_couplings_and_gradients():
+    # The first base's omegas form a simplex, the second's are orthogonal.
     options = {"projection": ("simplex", "orthogonal"), "shared_projections": False}
     options |= {"base": ("positive", "trig"), "dtype": torch.float64}
     fm = AngularHybrid(6, 6, **options)
@@ -86,6 +86,13 @@ def test_pair_of_couplings():
     assert not torch.equal(before, fm.weight)
     rows = normalize(fm.weight[:6], dim=-1)
     assert float((rows @ rows.T)[0, 1]) == pytest.approx(-1 / 5)
+    # Of features and of attention, against finite differences; signs count as constants.
+    x, y = (0.5 * points(4, 3, seed) for seed in (1, 2))
+    for options in ({}, {"base": ("oprf", "trig")}):
+        fm = feature_map("angular_hybrid", 3, 4, dtype=torch.float64, **options)
+        inputs = (x.clone().requires_grad_(), y.clone().requires_grad_())
+        assert torch.autograd.gradcheck(lambda a, b, fm=fm: estimate(fm, a, b), inputs)
+        assert torch.autograd.gradcheck(lambda a, b, fm=fm: fm.attend(a, b, b), inputs)
 
 
 @pytest.mark.parametrize("name", ["angular_hybrid", "gaussian_hybrid"])
@@ -93,15 +100,13 @@ def test_pair_of_couplings():
 def test_state_is_the_random_vectors(name, lambda_projection):
     """Saved policies hold `weight` alone for the angular hybrid."""
     options = {"lambda_projection": lambda_projection}
-    fm, other = (feature_map(name, 3, 4, seed=seed, **options) for seed in (0, 1))
+    fm, other, third = (feature_map(name, 3, 4, seed=seed, **options) for seed in range(3))
     radius = set() if name == "angular_hybrid" else {"coefficient.radius"}
     assert set(fm.state_dict()) == {"weight"} | radius
     x = points(5, 3).float()
     fm.fit(x, 2 * x)
     other.load_state_dict(fm.state_dict())
-    assert_close(other.keys(x), fm.keys(x), rtol=0, atol=0)
-    copied = copy.deepcopy(fm)
-    copied.load_state_dict(feature_map(name, 3, 4, seed=2, **options).state_dict())
+    copy.deepcopy(fm).load_state_dict(third.state_dict())
     assert_close(other.keys(x), fm.keys(x), rtol=0, atol=0)
 
 
@@ -120,16 +125,6 @@ def test_dtypes_of_coefficients():
         assert computed.dtype == torch.float32
         assert_close(computed, expected)
     assert not torch.equal(low.keys(y.bfloat16()), low.queries(y.bfloat16()))
-
-
-def test_gradients():
-    """Of features and of attention, against finite differences; signs count as constants."""
-    x, y = (0.5 * points(4, 3, seed) for seed in (1, 2))
-    for options in ({}, {"base": ("oprf", "trig")}):
-        fm = feature_map("angular_hybrid", 3, 4, dtype=torch.float64, **options)
-        inputs = (x.clone().requires_grad_(), y.clone().requires_grad_())
-        assert torch.autograd.gradcheck(lambda a, b, fm=fm: estimate(fm, a, b), inputs)
-        assert torch.autograd.gradcheck(lambda a, b, fm=fm: fm.attend(a, b, b), inputs)
 
 
 SIGMA, RADIUS = 0.8, 1.3

@@ -139,9 +139,8 @@ def test_draws(coefficients):
     one, two = (values - values.mean())[::2], (values - values.mean())[1::2]
     assert abs(float((one * two).mean() / values.var())) < 0.05
     # The vectors are those of the named couplings, drawn in this order from one generator.
-    fm = feature_map(
-        "clustered_hybrid", D, 3, coefficients=coefficients, num_lambda_features=2, **F64
-    )
+    options = {"coefficients": coefficients, "num_lambda_features": 2, **F64}
+    fm = feature_map("clustered_hybrid", D, 3, **options)
     fm.redraw(torch.Generator().manual_seed(5))
     generator = torch.Generator().manual_seed(5)
     assert torch.equal(fm.omega, attention.projection("orthogonal", 3, D, generator, **F64))
@@ -173,7 +172,6 @@ def test_fit_finds_centres_and_diagonals():
     assert_close(given.query_centers, CENTERS[0], rtol=0, atol=0)
     rejects("fit needs at least 3 tokens for as many clusters, got 2", fm.fit, x, y[:2])
     # |A|^4 is the ratio of mean squares within the clusters, whatever the centres' signs.
-    pytest.importorskip("sklearn")
     x, y = points(200, 1, 0.3), points(200, 2, 0.6)
     x[:, 0], y[:, 0] = x[:, 0] + 3, y[:, 0] + 3
     options = {"num_query_clusters": 1, "num_key_clusters": 1, **F64}
@@ -220,11 +218,9 @@ def test_states_restore_the_diagonals(side):
 def test_gradients():
     """Near the centres, where no denominator comes close to zero."""
     x, y = CENTERS[0] + points(2, 1, 0.05), CENTERS[1] + points(3, 2, 0.05)
+    centers = {"query_centers": CENTERS[0], "key_centers": CENTERS[1], **F64}
     for options in ({}, {"coefficients": "gaussian", "default_base": "oprf"}):
-        fm = feature_map(
-            "clustered_hybrid", D, 20, query_centers=CENTERS[0], key_centers=CENTERS[1],
-            **options, **F64,
-        )  # fmt: skip
+        fm = feature_map("clustered_hybrid", D, 20, **options, **centers)
         inputs = (x.clone().requires_grad_(), y.clone().requires_grad_())
         assert torch.autograd.gradcheck(lambda a, b, fm=fm: fm.queries(a) @ fm.keys(b).mT, inputs)
         assert torch.autograd.gradcheck(lambda a, b, fm=fm: fm.attend(a, b, b), inputs)
@@ -259,8 +255,8 @@ def test_a_far_cluster_leaves_the_near_one_alone(far, dtype):
     assert (attended - (torch.softmax(x[:40] @ y.T, -1) @ v)).abs().max() < 0.01
 
 
-def test_scores_of_keys_that_a_far_cluster_shares():
-    """Where keys' features for queries of that cluster overflow, and no query is in it."""
+def test_scores_beside_a_far_cluster():
+    # Where keys' features for queries of that cluster overflow, and no query is in it.
     x, y = 1 + 0.3 * tokens(2, 40, 16)
     centers = torch.tensor([[1.0], [9.0]]).expand(2, 16)
     fm = ClusteredHybrid(16, 64, query_centers=centers, key_centers=centers[:1])
@@ -268,10 +264,7 @@ def test_scores_of_keys_that_a_far_cluster_shares():
     wide.load_state_dict(fm.state_dict())
     expected = wide.token_scores(x.double(), y.double())
     assert_close(fm.token_scores(x, y).double(), expected, rtol=1e-3, atol=0)
-
-
-def test_limits_of_a_in_the_closed_form():
-    """Centres whose best |A_k| is 3 and 1/3, held to 2: the error of that A."""
+    # Centres whose best |A_k| is 3 and 1/3, held to 2: the error of that A.
     x, y = torch.tensor([[0.2, 0.5], [1.0, 0.1]]).double(), torch.tensor([[0.3, 0.1]]).double()
     options = {"query_centers": torch.tensor([[1.0, 3.0]]).double(), "complex_a": False}
     options["key_centers"] = torch.tensor([[9.0, 1 / 3]]).double()
@@ -286,9 +279,8 @@ def test_limits_of_a_in_the_closed_form():
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 2**64 - 1])
 def test_any_seed_of_pytorchs_finds_clusters(seed):
-    fm = feature_map("clustered_hybrid", D, 6, seed=seed).fit(
-        points(9, 1).float(), points(9, 2).float()
-    )
+    fm = feature_map("clustered_hybrid", D, 6, seed=seed)
+    fm.fit(points(9, 1).float(), points(9, 2).float())
     assert fm.query_centers.abs().sum() > 0
 
 
@@ -323,9 +315,8 @@ def test_pairs_have_their_bases_and_the_others_the_default(complex_a, default_ba
     x, y = data()
     fm = hybrid(complex_a=complex_a, default_base=default_base).fit(x, y)
     assert fm.pairs.tolist() == PAIRS
-    all_pairs = feature_map(
-        "clustered_hybrid", D, 5, **{**OPTIONS, "num_pairs": None}, complex_a=complex_a
-    )
+    options = {**OPTIONS, "num_pairs": None, "complex_a": complex_a}
+    all_pairs = feature_map("clustered_hybrid", D, 5, **options)
     default = feature_map(default_base, D, 5, dtype=torch.float64)
     estimates = [m.queries(x) @ m.keys(y).mT for m in (fm, all_pairs, default)]
     expected = torch.where(kept(x, y), estimates[1], estimates[2])
@@ -358,7 +349,6 @@ def test_one_pair_and_all_pairs():
     every, six = (
         feature_map("clustered_hybrid", D, 5, **{**OPTIONS, "num_pairs": n}) for n in (None, 6)
     )
-    x, y = data()
     assert six.pairs is None
     assert torch.equal(six.fit(x, y).keys(y), every.keys(y))
     equal = hybrid().fit(CENTERS[0], CENTERS[1])

@@ -113,7 +113,8 @@ def test_heads_and_fit():
     assert_close(estimate(fm, x, y), expected, rtol=1e-12, atol=1e-13)
 
 
-def test_redraw_reaches_every_part_in_order():
+def test_redraw_gradients_and_compilation():
+    """`redraw` reaches every part in order."""
     x, y = points(5, 1), points(5, 2)
     fm = HybridFeatures(bases(4), coefficients(3))
     first = estimate(fm, x, y)
@@ -123,9 +124,6 @@ def test_redraw_reaches_every_part_in_order():
     for part in (*parts[0], *parts[1]):
         part.redraw(generator)
     assert torch.equal(estimate(fm, x, y), estimate(HybridFeatures(*parts), x, y))
-
-
-def test_gradients_and_compilation():
     fm = HybridFeatures(bases(3), coefficients(2))
     inputs = tuple(points(4, seed).requires_grad_() for seed in (1, 2))
     assert torch.autograd.gradcheck(lambda a, b: fm.attend(a, b, b), inputs)

@@ -139,10 +139,9 @@ def test_components_are_seen_by_a_dispatch_mode():
 
 
 def test_errors():
-    with pytest.raises(ValueError, match="same last dimension F, got 2 and 3"):
-        attention.token_scores(torch.ones(4, 2), torch.ones(4, 3))
-    with pytest.raises(ValueError, match="same last dimension d, got 2 and 3"):
-        attention.softmax_token_scores(torch.ones(4, 2), torch.ones(4, 3))
-    with pytest.raises(ValueError, match=r"y must have last dimension 2, got shape \(4, 3\)"):
-        attention.ExactSoftmax(2).token_scores(torch.ones(4, 2), torch.ones(4, 3))
+    x, y = torch.ones(4, 2), torch.ones(4, 3)
+    rejects("same last dimension F, got 2 and 3", attention.token_scores, x, y)
+    rejects("same last dimension d, got 2 and 3", attention.softmax_token_scores, x, y)
+    of_two = attention.ExactSoftmax(2).token_scores
+    rejects(r"y must have last dimension 2, got shape \(4, 3\)", of_two, x, y)
     rejects("dim must be at least 1, got 0", attention.ExactSoftmax, 0)

@@ -113,9 +113,8 @@ def test_constants_and_expected_maximum():
     assert theory.expected_max_error_bound("trig_phase", 3, 2.0, 100) == pytest.approx(expected)
     twice = theory.expected_max_error_bound("trig_phase", 3, 2.0, 100, gamma=3.1)
     assert twice == pytest.approx(2 * expected)
-    assert theory.expected_max_error_bound("trig_phase", 3, 4.0, 100, 2.0) == pytest.approx(
-        expected
-    )
+    same = theory.expected_max_error_bound("trig_phase", 3, 4.0, 100, 2.0)
+    assert same == pytest.approx(expected)
     for d in (1, 2, 3, 64, 500):
         mean = math.sqrt(2) * math.exp(math.lgamma((d + 1) / 2) - math.lgamma(d / 2))
         assert theory.expected_largest_projection(d, 1) == pytest.approx(mean, rel=1e-12)

@@ -17,8 +17,7 @@ from tests.pairwise import pairwise
 ALL_COUPLED = ("gerf", "hyperbolic", "oprf", "positive", "trig", "trig_phase")
 
 
-def test_large_inputs_and_zero_vectors():
-    # Orthogonal vectors of length 20 and opposite ones: factors overflow, errors do not.
+def test_range_and_digits():
     x = torch.zeros(2, 64, dtype=torch.float64)
     y = torch.zeros(2, 64, dtype=torch.float64)
     x[:, 0] = 20
@@ -42,6 +41,35 @@ def test_large_inputs_and_zero_vectors():
     assert computed.item() == pytest.approx(expected.item(), rel=1e-12)
     # Both bases are exact at two zero vectors.
     assert theory.mse("angular_hybrid", zero, zero, 5) == 0
+    x, y = torch.tensor([7.0, 0.0]), torch.tensor([7.0, 2.0**-20])
+    log_error = 98 + 2 * math.log(2.0**-40) - math.log(16)
+    assert theory.mse("trig", x, y, 8).log().item() == pytest.approx(log_error, rel=1e-5)
+    # For opposite signs, Gaussian: exp(-4|x|^2) (1 - exp(-|x+y|^2))^2 / 2m.
+    computed = theory.mse("hyperbolic", x.double(), -y.double(), 8, kernel="gaussian").log()
+    log_error = -4 * 49 + 2 * math.log(2.0**-40) - math.log(16)
+    assert computed.item() == pytest.approx(log_error, rel=1e-9)
+    factor = vector(0.0, 0.0, -2.0, 1e-300, -1e-300, 3.0, -3.0).requires_grad_()
+    log_scale = vector(5000.0, 0.5, 0.5, 1000.0, 1500.0, 1000.0, -5000.0).requires_grad_()
+    computed = times_exp(factor, log_scale)
+    tiny = math.exp(1000 - 300 * math.log(10))
+    expected = vector(0.0, 0.0, -2 * math.exp(0.5), tiny, -math.inf, math.inf, 0.0)
+    assert_close(computed, expected, rtol=1e-12, atol=0)
+    gradients = torch.autograd.grad(computed[[0, 1, 2, 3]].sum(), (factor, log_scale))
+    assert all(gradient.isfinite()[:3].all() for gradient in gradients)
+    slopes = vector(math.exp(0.5), math.exp(0.5))
+    assert_close(gradients[0][1:3], slopes, rtol=1e-12, atol=0)
+    assert_close(gradients[1][:4], expected[:4], rtol=1e-12, atol=0)
+    inf = math.inf
+    weights, errors = vector(1.0, 0.0, 0.0, 0.0), vector(2.0, inf, inf, inf)
+    assert theory.hybrid_mse(weights.view(2, 2), errors.view(2, 2)) == 2
+    assert theory.hybrid_mse(errors.view(2, 2), weights.view(2, 2)) == 2
+    weights, errors = vector(inf, -inf, -inf, inf), vector(1.0, 1.0, 1.0, 3.0)
+    assert theory.hybrid_mse(weights.view(2, 2), errors.view(2, 2)) == inf
+    # In float32, where p and q of Theorem 3.2 all but cancel for s = -1.
+    x, y = 1e-4 * doubles(2, 1000, 4)
+    expected = theory.mse("gerf", x, y, 8, s=-1)
+    computed = theory.mse("gerf", x.float(), y.float(), 8, s=-1)
+    assert_close(computed.double(), expected, rtol=1e-4, atol=0)
 
 
 OPPOSITE: list[tuple[str, dict[str, Any]]] = [
@@ -94,38 +122,6 @@ def test_zero_stays_zero_and_overflow_is_infinite(coupling):
         assert error.tolist() == [0, math.inf], name
     assert theory.mse("oprf", x, -x, 8, projection=coupling) == 0
     assert theory.mse("trig_phase", x, x, 8, projection=coupling) == math.inf
-
-
-def test_terms_out_of_range():
-    x, y = torch.tensor([7.0, 0.0]), torch.tensor([7.0, 2.0**-20])
-    log_error = 98 + 2 * math.log(2.0**-40) - math.log(16)
-    assert theory.mse("trig", x, y, 8).log().item() == pytest.approx(log_error, rel=1e-5)
-    # For opposite signs, Gaussian: exp(-4|x|^2) (1 - exp(-|x+y|^2))^2 / 2m.
-    computed = theory.mse("hyperbolic", x.double(), -y.double(), 8, kernel="gaussian").log()
-    log_error = -4 * 49 + 2 * math.log(2.0**-40) - math.log(16)
-    assert computed.item() == pytest.approx(log_error, rel=1e-9)
-    factor = vector(0.0, 0.0, -2.0, 1e-300, -1e-300, 3.0, -3.0).requires_grad_()
-    log_scale = vector(5000.0, 0.5, 0.5, 1000.0, 1500.0, 1000.0, -5000.0).requires_grad_()
-    computed = times_exp(factor, log_scale)
-    tiny = math.exp(1000 - 300 * math.log(10))
-    expected = vector(0.0, 0.0, -2 * math.exp(0.5), tiny, -math.inf, math.inf, 0.0)
-    assert_close(computed, expected, rtol=1e-12, atol=0)
-    gradients = torch.autograd.grad(computed[[0, 1, 2, 3]].sum(), (factor, log_scale))
-    assert all(gradient.isfinite()[:3].all() for gradient in gradients)
-    slopes = vector(math.exp(0.5), math.exp(0.5))
-    assert_close(gradients[0][1:3], slopes, rtol=1e-12, atol=0)
-    assert_close(gradients[1][:4], expected[:4], rtol=1e-12, atol=0)
-    inf = math.inf
-    weights, errors = vector(1.0, 0.0, 0.0, 0.0), vector(2.0, inf, inf, inf)
-    assert theory.hybrid_mse(weights.view(2, 2), errors.view(2, 2)) == 2
-    assert theory.hybrid_mse(errors.view(2, 2), weights.view(2, 2)) == 2
-    weights, errors = vector(inf, -inf, -inf, inf), vector(1.0, 1.0, 1.0, 3.0)
-    assert theory.hybrid_mse(weights.view(2, 2), errors.view(2, 2)) == inf
-    # In float32, where p and q of Theorem 3.2 all but cancel for s = -1.
-    x, y = 1e-4 * doubles(2, 1000, 4)
-    expected = theory.mse("gerf", x, y, 8, s=-1)
-    computed = theory.mse("gerf", x.float(), y.float(), 8, s=-1)
-    assert_close(computed.double(), expected, rtol=1e-4, atol=0)
 
 
 def test_dtype_and_gradients():
