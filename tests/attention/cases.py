@@ -57,6 +57,17 @@ def rejects(message: str, function: Callable[..., Any], *args: Any, **options: A
         function(*args, **options)
 
 
+class Calls(torch.nn.Module):
+    """A module that calls a function of an inner module, for exports and traces."""
+
+    def __init__(self, inner: torch.nn.Module, run: Callable[..., Any]) -> None:
+        super().__init__()
+        self.inner, self.run = inner, run
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.run(self.inner, *inputs)
+
+
 class LargestTensor(TorchDispatchMode):
     """Entries of the largest tensor that any operation returned."""
 

@@ -15,7 +15,7 @@ from attention import feature_map, theory
 from attention.features.waves import multiples, waves
 from attention.theory.harmonic import harmonics
 from attention.tracing import for_onnx
-from tests.attention.cases import rejects
+from tests.attention.cases import Calls, rejects
 
 DOUBLE = {"dtype": torch.float64}
 GRID = 200
@@ -158,21 +158,11 @@ def test_what_becomes_onnx_takes_one_sine_a_place(shape):
     places = torch.rand(shape, generator=torch.Generator().manual_seed(0), **DOUBLE)
     features = feature_map("harmonic", 1, 6, kappa=4.0, **DOUBLE)
 
-    class Module(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.features = features
-
-        def forward(self, places: Tensor) -> Tensor:
-            return self.features.queries(places)
-
-    def exported() -> torch.export.ExportedProgram:
-        with torch.no_grad():
-            return torch.export.export(Module(), (places,))
-
-    plain = exported()
-    with for_onnx():
-        products = exported()
+    module = Calls(features, lambda features, places: features.queries(places))
+    with torch.no_grad():
+        plain = torch.export.export(module, (places,))
+        with for_onnx():
+            products = torch.export.export(module, (places,))
     for program, sines in ((plain, 6), (products, 1 if places.dim() > 1 else 6)):
         assert_close(program.module()(places), features.queries(places), rtol=0, atol=1e-14)
         (sine,) = (node for node in program.graph.nodes if "sin." in str(node.target))

@@ -110,23 +110,6 @@ def test_state_is_the_random_vectors(name, lambda_projection):
     assert_close(other.keys(x), fm.keys(x), rtol=0, atol=0)
 
 
-def test_dtypes_of_coefficients():
-    # With n = 5 the weights are 1/10, which float32 rounds.
-    fm = AngularHybrid(3, 4, num_lambda_features=5).double()
-    x = points(4, 3)
-    assert_close(estimate(fm, x, x), attention.kernels.softmax(x, x), rtol=1e-13, atol=0)
-    M = torch.tensor([[0.3, -1.7], [1.1, 0.6]])
-    x, y = torch.tensor([[0.7, -0.4]]), torch.tensor([[0.3, 0.9]])
-    low = GaussianCoefficient(2, 3, M=M, c=0.9, dtype=torch.bfloat16)
-    full = GaussianCoefficient(2, 3, M=low.M, c=0.9, projection=low.features.omega)
-    for name in ("queries", "keys"):
-        computed = getattr(low, name)(x.bfloat16())
-        expected = getattr(full.float(), name)(x.bfloat16().float())
-        assert computed.dtype == torch.float32
-        assert_close(computed, expected)
-    assert not torch.equal(low.keys(y.bfloat16()), low.queries(y.bfloat16()))
-
-
 SIGMA, RADIUS = 0.8, 1.3
 
 
@@ -177,7 +160,7 @@ def test_gaussian_hybrid_equals_its_definition(lambda_features, shared):
     assert_close(fm.token_scores(x, y), scores, rtol=1e-12, atol=1e-13)
 
 
-def test_fit_sets_the_radius():
+def test_radius_and_dtypes_of_coefficients():
     x, y = sphere(10, 4, 1), 2 * sphere(30, 4, 2)
     fm = feature_map("gaussian_hybrid", 4, 3, dtype=torch.float64).fit(x, y)
     radius = float(fm.coefficient.radius)
@@ -185,6 +168,19 @@ def test_fit_sets_the_radius():
     given = feature_map("gaussian_hybrid", 4, 3, radius=radius, dtype=torch.float64)
     assert_close(fm.keys(y), given.keys(y))
     rejects("fit needs queries and keys of mean length above 0", fm.fit, 0 * x, 0 * y)
+    fm = AngularHybrid(3, 4, num_lambda_features=5).double()
+    x = points(4, 3)
+    assert_close(estimate(fm, x, x), attention.kernels.softmax(x, x), rtol=1e-13, atol=0)
+    M = torch.tensor([[0.3, -1.7], [1.1, 0.6]])
+    x, y = torch.tensor([[0.7, -0.4]]), torch.tensor([[0.3, 0.9]])
+    low = GaussianCoefficient(2, 3, M=M, c=0.9, dtype=torch.bfloat16)
+    full = GaussianCoefficient(2, 3, M=low.M, c=0.9, projection=low.features.omega)
+    for name in ("queries", "keys"):
+        computed = getattr(low, name)(x.bfloat16())
+        expected = getattr(full.float(), name)(x.bfloat16().float())
+        assert computed.dtype == torch.float32
+        assert_close(computed, expected)
+    assert not torch.equal(low.keys(y.bfloat16()), low.queries(y.bfloat16()))
 
 
 @pytest.mark.parametrize("features", ["trig", "positive"])

@@ -13,7 +13,7 @@ from attention import ExactSoftmax, attention_matrix, feature_map, linear_attent
 from attention.linear import CHUNK
 from attention.matrix import kernel_estimates
 from attention.relative import relative_gradient
-from tests.attention.cases import features, rejects, tokens
+from tests.attention.cases import doubles, features, rejects, tokens
 
 
 def quadratic(phi_q: Tensor, phi_k: Tensor, v: Tensor, causal: bool) -> Tensor:
@@ -278,43 +278,24 @@ MASKS = {
 }
 
 
-def attended(
-    features: attention.FeatureMap, mask: Tensor | None, block: int, patch: pytest.MonkeyPatch
-) -> tuple[Tensor, tuple[Tensor, ...], int]:
-    """Outputs, gradients, and how many parts there were, with blocks of `block` features."""
-    counted: list[int] = []
-
-    def count(*given: object) -> Tensor:
-        counted.append(1)
-        return bidirectional_blocks(*given)  # type: ignore[arg-type]
-
-    generator = torch.Generator().manual_seed(1)
-    shape = (3, BATCH, HEADS, LENGTH, DIM)
-    x, y, v = torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
-    patch.setattr(streaming, "CPU_BLOCK", block)
-    bidirectional_blocks = attention.linear.bidirectional_blocks
-    patch.setattr(streaming, "bidirectional_blocks", count)
-    output = features.attend(x, y, v, key_mask=mask)
-    return output.detach(), torch.autograd.grad(output.square().sum(), (x, y, v)), len(counted)
-
-
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("name", ["positive", "oprf", "trig", "elu"])
 def test_parts_of_a_batch_are_attended_alike(name, mask, monkeypatch):
-    features = feature_map(name, DIM, 8, heads=HEADS, dtype=torch.float64)
-    shape = MASKS[mask]
-    hidden = None
-    if shape is not None:
-        hidden = torch.rand(shape, generator=torch.Generator().manual_seed(2)) > 0.3
-    with monkeypatch.context() as patch:
-        whole, of_whole, parts = attended(features, hidden, 2**40, patch)
-        assert parts == 1
-    with monkeypatch.context() as patch:
-        blocks, of_blocks, parts = attended(features, hidden, 1, patch)
-        assert parts == BATCH
-    assert_close(blocks, whole)
-    for ours, theirs in zip(of_blocks, of_whole, strict=True):
-        assert_close(ours, theirs)
+    """Outputs and gradients, with as many parts as the size of blocks asks for."""
+    fm = feature_map(name, DIM, 8, heads=HEADS, dtype=torch.float64)
+    x, y, v = doubles(3, BATCH, HEADS, LENGTH, DIM, seed=1).requires_grad_()
+    hidden = None if mask == "none" else features(*MASKS[mask], seed=2) > 0.3
+    attend, counted, results = streaming.bidirectional_blocks, [], []
+    monkeypatch.setattr(
+        streaming, "bidirectional_blocks", lambda *given: counted.append(1) or attend(*given)
+    )
+    for block, parts in ((2**40, 1), (1, BATCH)):
+        counted.clear()
+        monkeypatch.setattr(streaming, "CPU_BLOCK", block)
+        output = fm.attend(x, y, v, key_mask=hidden)
+        assert len(counted) == parts
+        results.append((output, *torch.autograd.grad(output.square().sum(), (x, y, v))))
+    assert_close(*results)
 
 
 @pytest.mark.parametrize("size", [1.0, 1e20, 1e-30])

@@ -260,26 +260,14 @@ def test_maps_follow_the_default_device(name):
         assert fm.token_scores(x, x).shape == (2, 5)
 
 
-class Scores(torch.nn.Module):
-    """Token scores, in the form that torch.export takes."""
-
-    def __init__(self, fm: attention.FeatureMap) -> None:
-        super().__init__()
-        self.fm = fm
-
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return self.fm.token_scores(x, y)
-
-
 def test_token_scores_export_with_any_number_of_tokens():
     """m = 256 cuts 512 tokens into blocks, whose number no exported graph could know."""
     fm = feature_map("positive", 4, 256, **DOUBLE)
     length = torch.export.Dim("length", min=2, max=4096)
-    exported = torch.export.export(
-        Scores(fm),
-        (tokens(512, 4), tokens(512, 4, seed=1)),
-        dynamic_shapes=({0: length}, {0: length}),
-    ).module()
+    module = cases.Calls(fm, lambda fm, x, y: fm.token_scores(x, y))
+    inputs = tokens(512, 4), tokens(512, 4, seed=1)
+    shapes = (({0: length}, {0: length}),)
+    exported = torch.export.export(module, inputs, dynamic_shapes=shapes).module()
     for count in (7, 512, 700):
         x, y = tokens(count, 4), tokens(count, 4, seed=1)
         assert_close(exported(x, y), fm.token_scores(x, y))

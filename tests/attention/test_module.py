@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 import attention
 from attention import RandomFeatureAttention
-from tests.attention.cases import rejects, relative_error, tokens
+from tests.attention.cases import Calls, rejects, relative_error, tokens
 from tests.pairwise import pairwise
 
 EMBED, HEADS = 8, 2
@@ -248,21 +248,13 @@ def test_compiles_to_one_graph(backend, causal):
     assert_close(results[0][1], results[1][1], rtol=1e-4, atol=1e-5)
 
 
-class Steps(nn.Module):
-    def __init__(self, inner: RandomFeatureAttention) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, token: Tensor, state: Any) -> Any:
-        return self.inner.step(token, token, token, state)
-
-
 def test_a_step_exports_with_its_state():
     """`tests/deploy/test_attention.py` exports the module for any length."""
     ours = RandomFeatureAttention(EMBED, HEADS, batch_first=True).eval()
     x = tokens(2, 6, EMBED)
     state = ours.initial_state(2)
-    stepper = torch.export.export(Steps(ours), (x[:, 0], state)).module()
+    steps = Calls(ours, lambda ours, token, state: ours.step(token, token, token, state))
+    stepper = torch.export.export(steps, (x[:, 0], state)).module()
     expected = ours(x, x, x, is_causal=True)[0]
     for i in range(6):
         output, state = stepper(x[:, i], state)

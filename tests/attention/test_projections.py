@@ -315,11 +315,10 @@ def test_walsh_hadamard(d):
     assert fast_walsh_hadamard(x.float()).dtype == torch.float32
     x = torch.randn(2, 8, generator=seeded(0), dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(fast_walsh_hadamard, (x,))
-
-
-@pytest.mark.parametrize("d", [0, 3, 6])
-def test_walsh_hadamard_needs_a_power_of_two(d):
-    rejects(f"x must be a power of two, got {d}", fast_walsh_hadamard, torch.zeros(2, d))
+    for wrong in (0, 3, 6):
+        rejects(
+            f"x must be a power of two, got {wrong}", fast_walsh_hadamard, torch.zeros(2, wrong)
+        )
 
 
 @pytest.mark.parametrize(("m", "d"), [(3, 4), (4, 4), (11, 4), (13, 5), (7, 6), (5, 2)])

@@ -42,15 +42,12 @@ def test_complex_exponentials_at_a_shared_projection(names):
     assert_close(scaled, moment * (-(X @ X) - Y @ Y).exp(), rtol=1e-9, atol=0)
 
 
-def test_multiples_of_the_identity_are_other_maps():
-    """I is the positive map, -I too, i I trig: to every digit near their zeros."""
+def test_multiples_of_the_identity_and_zero_variance():
+    # I is the positive map, -I too, i I trig: to every digit near their zeros.
     for y in (Y, X + 1e-6 * Y, -X + 1e-6 * Y):
         for A, name in ((1.0, "positive"), (-1.0, "positive"), (1j, "trig"), (-1j, "trig")):
             computed = theory.mse("complex_exponential", X, y, 5, A=A)
             assert_close(computed, theory.mse(name, X, y, 5), rtol=1e-9, atol=0)
-
-
-def test_zero_variance_exactly_where_the_shift_is_zero():
     inverse = torch.linalg.inv(REAL)
     x = -inverse @ (inverse.mT @ Y)
     assert theory.has_zero_variance(x, Y, REAL, tolerance=1e-12)

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 import attention
 from attention import RandomFeatureAttention, feature_map
 from attention.running import running_max
-from tests.attention.cases import rejects, tokens
+from tests.attention.cases import Calls, rejects, tokens
 from tests.pairwise import pairwise
 
 EMBED, HEADS = 8, 2
@@ -170,15 +170,11 @@ def test_derivatives_forward_without_gradients(name, values):
         assert_close(each, tuple(map(torch.stack, zip(*map(run, stacked), strict=True))))
 
 
-class Running(torch.nn.Module):
-    def forward(self, x):
-        return running_max(x, -2), running_max(x, -1)
-
-
 @pytest.mark.parametrize("length", [1, 2, 7, 16])
 def test_it_is_cummax_in_an_export(length):
     x = torch.randn(2, length, length + 3)
-    program = torch.export.export(Running(), (x,))
+    both = Calls(nn.Identity(), lambda _, x: (running_max(x, -2), running_max(x, -1)))
+    program = torch.export.export(both, (x,))
     assert not [node for node in program.graph.nodes if "cummax" in str(node.target)]
     for found, dim in zip(program.module()(x), (-2, -1), strict=True):
         assert torch.equal(found, x.cummax(dim).values)
@@ -187,16 +183,10 @@ def test_it_is_cummax_in_an_export(length):
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_traced_module_attends_alike(causal):
-    class Given(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = RandomFeatureAttention(8, 2, batch_first=True).eval()
-
-        def forward(self, x, padding):
-            return self.inner(x, x, x, padding, need_weights=True, is_causal=causal)
-
-    module, padding = Given().requires_grad_(False), torch.zeros(2, 5, dtype=torch.bool)
-    padding[1, 3:] = True
+    inner = RandomFeatureAttention(8, 2, batch_first=True).eval().requires_grad_(False)
+    options = {"need_weights": True, "is_causal": causal}
+    module = Calls(inner, lambda inner, x, padding: inner(x, x, x, padding, **options))
+    padding = torch.arange(5) >= torch.tensor([[5], [3]])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of sizes, which a trace keeps, and of being old
         traced = torch.jit.trace(module, (torch.randn(2, 5, 8), padding), check_trace=False)
