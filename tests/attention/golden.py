@@ -135,11 +135,8 @@ def clustered(complex_a: bool) -> Computation:
     def compute(entry: Entry) -> Tensor:
         inputs, m = entry["inputs"], entry["params"]["m"]
         centers = {
-            option: tensor([inputs.get(center, inputs[point])])
-            for option, center, point in (
-                ("query_centers", "r_i", "x"),
-                ("key_centers", "r_j", "y"),
-            )
+            "query_centers": tensor([inputs.get("r_i", inputs["x"])]),
+            "key_centers": tensor([inputs.get("r_j", inputs["y"])]),
         }
         return theory.mse("clustered_hybrid", *pair(entry), m, complex_a=complex_a, **centers)
 

@@ -189,9 +189,8 @@ def test_general_coefficient(features):
     matrix = doubles(3, 3, seed=3)
     x, y = 0.5 * sphere(1, 3, 1), 0.5 * sphere(1, 3, 2)
     n = 100_000
-    coefficient = GaussianCoefficient(
-        3, n, M=matrix, c=1.4, lambda_features=features, projection="iid", dtype=torch.float64
-    )
+    options = {"lambda_features": features, "projection": "iid", "dtype": torch.float64}
+    coefficient = GaussianCoefficient(3, n, M=matrix, c=1.4, **options)
     assert coefficient.constant == 0
     u, w = x / 1.4, -(y @ matrix.T) / 1.4
     exact = float(attention.kernels.gaussian(u, w))

@@ -1,7 +1,5 @@
 """The clustered hybrid: mixtures against their definitions, centres, most massive pairs."""
 
-import math
-
 import pytest
 import torch
 from torch import Tensor
@@ -11,7 +9,7 @@ import attention
 from attention import feature_map, theory
 from attention.hybrid import ClusteredHybrid
 from attention.hybrid.clusters import root_mean_squares
-from tests.attention.cases import estimate, rejects, scaled_estimate, tokens
+from tests.attention.cases import estimate, rejects, scaled_estimate, tokens, z_score
 from tests.attention.cases import points as drawn
 from tests.pairwise import pairwise
 
@@ -134,8 +132,7 @@ def test_draws(coefficients):
     fm = feature_map("clustered_hybrid", D, 2, **F64, **options)
     x, y = query_centers[:1] + points(1, 5, 0.1), key_centers[:1] + points(1, 6, 0.1)
     values = estimate(fm, x.expand(heads, 1, D), y.expand(heads, 1, D)).squeeze(-1)
-    z = (values.mean() - attention.kernels.softmax(x, y)) / (values.std() / heads**0.5)
-    assert abs(float(z)) < 4
+    assert z_score(values, attention.kernels.softmax(x, y)).abs() < 4
     one, two = (values - values.mean())[::2], (values - values.mean())[1::2]
     assert abs(float((one * two).mean() / values.var())) < 0.05
     # The vectors are those of the named couplings, drawn in this order from one generator.
@@ -391,9 +388,8 @@ def test_closed_form_of_drawn_estimates(coefficients):
     exact = attention.kernels.softmax(x, y)
     settings = {"query_centers": CENTERS[0], "key_centers": CENTERS[1], "pairs": fm.pairs[0]}
     error = theory.mse("clustered_hybrid", x, y, 2, **options, **settings)
-    for sample, expected in ((values, exact), ((values - exact).square(), error)):
-        z = (sample.mean(0) - expected) / sample.std(0) * math.sqrt(heads)
-        assert z.abs().max() < 4
+    assert z_score(values, exact).abs().max() < 4
+    assert z_score((values - exact).square(), error).abs().max() < 4
 
 
 def test_tokens_without_a_base_of_their_own_train():

@@ -212,10 +212,8 @@ def test_order_of_errors(count):
         standard_error = squares.std().item() / math.sqrt(count)
         assert abs(mean[name] - measured) < 0.04 * measured + 4 * standard_error
         if name != "simplex_plus":
-            error = attention.theory.mse(
-                "positive", x, y, 16, kernel="gaussian", projection=name
-            ).item()
-            assert abs(mean[name] - error) < 4 * standard_error
+            error = attention.theory.mse("positive", x, y, 16, kernel="gaussian", projection=name)
+            assert abs(mean[name] - error.item()) < 4 * standard_error
     assert mean["iid"] > mean["orthogonal"] > mean["simplex"] > mean["simplex_plus"]
 
 

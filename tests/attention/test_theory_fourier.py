@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 import attention
 from attention import kernels, theory
-from tests.attention.cases import LINE, LINE_WEIGHT, OMEGA, WEIGHT, points
+from tests.attention.cases import LINE, LINE_WEIGHT, OMEGA, WEIGHT, points, z_score
 
 NAMES = ("trig", "trig_phase")
 
@@ -31,7 +31,7 @@ def test_expected_l2_error_of_points(name):
     exact = kernels.gaussian(x.unsqueeze(1), y)
     errors = (drawn(name, 10, x, y, 2000, 3) - exact).square().mean((-2, -1))
     expected = theory.expected_l2_error(name, x, y, 10)
-    assert abs((errors.mean() - expected) / errors.std() * math.sqrt(len(errors))) < 4
+    assert z_score(errors, expected).abs() < 4
     scaled = theory.expected_l2_error(name, 1.7 * x, 1.7 * y, 10, sigma=1.7)
     assert_close(scaled, expected, rtol=1e-12, atol=0)
     for epsilon in (0.3, 1.0, 2.0, 5.0):
@@ -138,7 +138,7 @@ def test_mmd_of_features(name):
     weights = torch.tensor([1 / 3] * 3 + [-1 / 4] * 4, dtype=torch.float64)
     exact = weights @ kernels.gaussian(both.unsqueeze(1), both) @ weights
     squares = torch.einsum("i,hij,j->h", weights, drawn(name, rows, both, both, 8_000, 4), weights)
-    assert abs((squares.mean() - exact) / squares.std() * math.sqrt(len(squares))) < 4
+    assert z_score(squares, exact).abs() < 4
     for epsilon in (1.0, 1.5, 2.0):
         bound = theory.mmd_tail_bound(name, rows, epsilon)
         assert ((squares - exact).abs() >= epsilon).double().mean() <= bound

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 import attention
 from attention import theory
 from attention.theory.uniform_attention import largest_gradient, largest_term
-from tests.attention.cases import OMEGA, WEIGHT, X, Y
+from tests.attention.cases import OMEGA, WEIGHT, X, Y, blocks
 
 
 def terms(omega: Tensor, x: Tensor, y: Tensor, A: float) -> Tensor:
@@ -185,9 +185,7 @@ def test_opposite_rows_and_ends():
 @pytest.mark.parametrize("coupling", ["iid", "orthogonal", "simplex"])
 def test_drawn_rows(coupling):
     """Kolmogorov's distance of 20,000 pairs; by chance above 1.95/sqrt(n) once in 1,000 tries."""
-    rows = attention.projection(
-        coupling, 4 * 20_000, 4, torch.Generator().manual_seed(1), dtype=torch.float64
-    ).view(-1, 4, 4)
+    rows = blocks(coupling, 20_000, 4, seed=1)
     drawn = (rows[:, 0] + rows[:, 1]).norm(dim=-1).sort().values
     distribution = torch.cumulative_trapezoid(theory.resultant_density(coupling, W, 4), dx=STEP)
     at = distribution[(drawn / STEP).long().clamp(max=len(W) - 2)]

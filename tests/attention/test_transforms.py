@@ -134,9 +134,8 @@ def test_a_cast_module_is_the_one_built_in_its_dtype(name):
     x = tokens(2, 9, EMBED)
     single = RandomFeatureAttention(EMBED, HEADS, name, 16, batch_first=True).fit(x, x)
     cast = copy.deepcopy(single).to(torch.bfloat16)
-    built = RandomFeatureAttention(
-        EMBED, HEADS, name, 16, batch_first=True, dtype=torch.bfloat16, seed=1
-    )
+    options = {"batch_first": True, "dtype": torch.bfloat16, "seed": 1}
+    built = RandomFeatureAttention(EMBED, HEADS, name, 16, **options)
     built.load_state_dict(cast.state_dict())
     low = x.bfloat16()
     assert torch.equal(cast(low, low, low)[0], built(low, low, low)[0])
