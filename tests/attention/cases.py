@@ -138,5 +138,4 @@ def complex_estimate(A: Tensor, x: Tensor = X, y: Tensor = Y) -> Tensor:
     u = matrix @ x.to(torch.complex128)
     w = torch.linalg.inv(matrix).mT @ y.to(torch.complex128)
     omega = OMEGA.to(torch.complex128)
-    query = (omega @ u - (u * u).sum() / 2).exp()
-    return (query * (omega @ w - (w * w).sum() / 2).exp()).real
+    return ((omega @ u - (u * u).sum() / 2).exp() * (omega @ w - (w * w).sum() / 2).exp()).real

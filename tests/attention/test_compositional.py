@@ -176,8 +176,7 @@ def test_activations(activation):
     assert len(activation.coefficients(2)) == 2
     np.testing.assert_array_equal(activation.coefficients(2), a[:2])
     draws = 100_000
-    degrees = activation.sample(np.random.default_rng(3), draws)
-    counts = np.bincount(degrees, minlength=12)[:12]
+    counts = np.bincount(activation.sample(np.random.default_rng(3), draws), minlength=12)[:12]
     p = activation.coefficients(12)
     assert (np.abs(counts - draws * p) <= 4 * np.sqrt(draws * p * (1 - p))).all()
     assert len(activation.sample(np.random.default_rng(3), 0)) == 0

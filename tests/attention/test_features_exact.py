@@ -136,8 +136,7 @@ def test_expectation_over_integers(name, value, shift, kernel):
 )
 def test_integers_have_their_distribution(name, option, value):
     """Mean and variance within four standard errors, and the mass of each small integer."""
-    fm = feature_map(name, 10, 20_000, **{option: value})
-    drawn = fm.omega.double().flatten()
+    drawn = feature_map(name, 10, 20_000, **{option: value}).omega.double().flatten()
     mean, variance = (value, value)
     if name == "geometric":
         mean, variance = (1 - value) / value, (1 - value) / value**2

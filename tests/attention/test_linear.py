@@ -150,8 +150,7 @@ def test_matrix_times_values_is_attention(name, causal):
 
 def test_diagnosis_counts():
     # The trig estimate is cos(omega.(x - y)), here with omega = 1, so signs are known.
-    omega = torch.ones(1, 1, dtype=torch.float64)
-    fm = feature_map("trig", 1, 1, projection=omega)
+    fm = feature_map("trig", 1, 1, projection=torch.ones(1, 1, dtype=torch.float64))
     x = torch.tensor([[0.0], [3.0], [0.1], [1.5]], dtype=torch.float64)
     y = torch.zeros(2, 1, dtype=torch.float64)
     y[1] = 0.2
@@ -238,8 +237,7 @@ def test_the_floor():
         return linear_attention(q, -k, values, causal=True, log_floor=log_floor)
 
     assert torch.autograd.gradcheck(compute, (phi_q, phi_k, v, floor))
-    expected = -(phi_q @ phi_k.mT).tril() @ v / math.exp(2)
-    assert_close(compute(phi_q, phi_k, v, floor), expected)
+    assert_close(compute(phi_q, phi_k, v, floor), -(phi_q @ phi_k.mT).tril() @ v / math.exp(2))
 
 
 def test_errors():

@@ -203,8 +203,7 @@ def test_numbers_of_numpy_and_lists():
     assert type(fm.dim) is type(fm.num_features) is type(fm.heads) is int
     assert torch.equal(fm.omega, feature_map("positive", 4, 6, heads=2, seed=3).omega)
     rows = [[0.5, -0.25], [1.0, 2.0], [0.0, 1.5]]
-    listed = feature_map("positive", 2, 3, projection=rows)
-    assert torch.equal(listed.omega, torch.tensor(rows))
+    assert torch.equal(feature_map("positive", 2, 3, projection=rows).omega, torch.tensor(rows))
     double = feature_map("positive", 2, 3, projection=np.array(rows))
     assert torch.equal(double.omega, torch.tensor(rows, dtype=torch.float64))
     whole = feature_map("poisson", 2, 3, projection=[[0, 1], [2, 0], [1, 1]])

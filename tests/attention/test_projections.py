@@ -353,8 +353,7 @@ def test_fast_projection_in_chunks_and_its_state(monkeypatch):
 def test_fast_directions_and_lengths(name):
     """Directions are exact at powers of two, lengths those of the padded dimension."""
     for block in draw(name, 22, 8).split(8):
-        expected = -1 / 7 if name == "fast_simplex" else 0.0
-        assert (cosines(block) - expected).abs().max() < 1e-12
+        assert (cosines(block) - (-1 / 7 if name == "fast_simplex" else 0.0)).abs().max() < 1e-12
     square = FastProjection(name, 8000, 5, seeded(9), torch.float64).norms.square()
     assert z_score(square, 8.0).abs() < 4
     assert z_score(square.square(), 80.0).abs() < 4

@@ -49,8 +49,7 @@ def test_expected_l2_error_of_gaussians(name, sigma):
         m = 7 if name == "trig" else 14
         origin = zero.expand_as(delta)
         errors = theory.mse(name, delta, origin, m, kernel="gaussian", sigma=sigma)
-        dim = nodes.shape[-1]
-        computed = theory.expected_gaussian_l2_error(name, dim, 14, spread, sigma)
+        computed = theory.expected_gaussian_l2_error(name, nodes.shape[-1], 14, spread, sigma)
         assert computed == pytest.approx((weight * errors).sum().item(), rel=1e-10)
     narrow = theory.expected_gaussian_l2_error(name, 3, 14, 1e-5, sigma)
     assert 0 <= narrow <= (1e-15 if name == "trig" else 0.04)
@@ -143,6 +142,5 @@ def test_mmd_of_features(name):
         bound = theory.mmd_tail_bound(name, rows, epsilon)
         assert ((squares - exact).abs() >= epsilon).double().mean() <= bound
     largest = 4 if name == "trig" else 8
-    count = rows // 2 if name == "trig" else rows
-    hoeffding = 2 * math.exp(-2 * count * 1.5**2 / largest**2)
+    hoeffding = 2 * math.exp(-2 * (rows // 2 if name == "trig" else rows) * 1.5**2 / largest**2)
     assert theory.mmd_tail_bound(name, rows, 1.5) == pytest.approx(hoeffding, rel=1e-12)

@@ -69,8 +69,7 @@ def test_kernels_and_long_inputs():
         ("clustered_hybrid", {"query_centers": X[None], "key_centers": Y[None] + 0.1}),
     ):
         computed = theory.mse(name, X, Y, 3, kernel="gaussian", **options)
-        expected = theory.mse(name, X, Y, 3, **options) * weight
-        assert_close(computed, expected, rtol=1e-12, atol=0)
+        assert_close(computed, theory.mse(name, X, Y, 3, **options) * weight, rtol=1e-12, atol=0)
     # |x| = 24: the hybrid is exact at angles 0 and pi where the base without weight overflows.
     x = torch.full((64,), 3.0, dtype=torch.float64)
     for y in (x, -x):
@@ -158,8 +157,7 @@ def test_coupled_bases_with_projections_of_their_own(projection, one_sided):
     settings = {"projection": (projection, "iid"), "num_lambda_features": n}
     settings |= {"shared_projections": False, "base": (one_sided, "trig")}
     mixed = theory.mse("angular_hybrid", x, y, m, **settings)
-    expected = first * own + second * theory.mse("trig", x, y, m)
-    assert_close(mixed, expected, rtol=1e-12, atol=0)
+    assert_close(mixed, first * own + second * theory.mse("trig", x, y, m), rtol=1e-12, atol=0)
     gaussian = theory.mse(
         "gaussian_hybrid", x, y, m, projection=projection, shared_projections=False
     )
@@ -247,8 +245,7 @@ def test_weights_covariances_and_multiplications():
     moments = weights.mT @ weights / 2
     covariances = offsets.mT @ offsets / 2
     assert_close(theory.hybrid_mse(moments, covariances), expected)
-    batch = theory.hybrid_mse(moments.expand(4, 3, 3), covariances)
-    assert_close(batch, expected.expand(4))
+    assert_close(theory.hybrid_mse(moments.expand(4, 3, 3), covariances), expected.expand(4))
     # Angular, Gaussian, and two coefficients of which the last base takes the rest.
     m, n, d = 5, 3, 7
     assert theory.hybrid_multiplications(m, n, d) == 4 * m * d + n * d + 4 * m * n

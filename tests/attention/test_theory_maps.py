@@ -219,8 +219,7 @@ def test_limits_of_the_parameters():
         )
         assert_close(1 / (1 - 8 * theory.oprf_parameter(v2, d)), rho, rtol=1e-14, atol=0)
     # e = rho - 1 of s = -1: d e/4 -> z2/2 near 0, d e/4 -> z2 exp(-2 z2) far away.
-    near = theory.gerf_parameter(vector(1e-8), 3)
-    assert_close(near, vector(2e-8 / 3 / 8), rtol=1e-6, atol=0)
+    assert_close(theory.gerf_parameter(vector(1e-8), 3), vector(2e-8 / 3 / 8), rtol=1e-6, atol=0)
     far = theory.gerf_parameter(vector(60.0), 3)
     assert_close(far, vector(4 * 60 * math.exp(-120) / 3 / 8), rtol=1e-10, atol=0)
     # Small products: d/p = sum |x_l y_l|^2 / (1-p)^2, so 1 - p -> their root mean square.

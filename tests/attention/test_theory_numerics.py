@@ -56,8 +56,7 @@ def test_range_and_digits():
     assert_close(computed, expected, rtol=1e-12, atol=0)
     gradients = torch.autograd.grad(computed[[0, 1, 2, 3]].sum(), (factor, log_scale))
     assert all(gradient.isfinite()[:3].all() for gradient in gradients)
-    slopes = vector(math.exp(0.5), math.exp(0.5))
-    assert_close(gradients[0][1:3], slopes, rtol=1e-12, atol=0)
+    assert_close(gradients[0][1:3], vector(math.exp(0.5), math.exp(0.5)), rtol=1e-12, atol=0)
     assert_close(gradients[1][:4], expected[:4], rtol=1e-12, atol=0)
     inf = math.inf
     weights, errors = vector(1.0, 0.0, 0.0, 0.0), vector(2.0, inf, inf, inf)

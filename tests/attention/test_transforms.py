@@ -41,8 +41,7 @@ def test_quantised_models_run(name, sizes):
     x = tokens(2, 7, EMBED)
     for is_causal in (False, True):
         expected = model(x, is_causal=is_causal)
-        computed = quantised(x, is_causal=is_causal)
-        assert (computed - expected).norm() < 0.03 * expected.norm()
+        assert (quantised(x, is_causal=is_causal) - expected).norm() < 0.03 * expected.norm()
     rejects("query must have the module's dtype", quantised, x.double())
     if name == "softmax":
         return
@@ -50,8 +49,7 @@ def test_quantised_models_run(name, sizes):
     expected = ours(x, x, x, is_causal=True)[0]
     output, state = ours.prefill(x[:, :6], x[:, :6], x[:, :6], ours.initial_state(2))
     last, _ = ours.step(x[:, 6], x[:, 6], x[:, 6], state)
-    computed = torch.cat((output, last.unsqueeze(1)), 1)
-    assert (computed - expected).norm() < 0.03 * expected.norm()
+    assert (torch.cat((output, last.unsqueeze(1)), 1) - expected).norm() < 0.03 * expected.norm()
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
