@@ -3,7 +3,8 @@
 import itertools
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -64,22 +65,18 @@ def tensor_of(value: Any) -> Tensor:
     return value if isinstance(value, Tensor) else tensor(value)
 
 
-def mse(name: str, kernel: str = "gaussian", **options: Any) -> Computation:
+def mse(name: str, entry: Entry, kernel: str = "gaussian", **options: Any) -> Tensor:
     """Closed form at the entry's m, M or D (features, of which trig has two a projection)."""
     named = {"s": "s", "lambda": "lam", "p": "p", "sigma": "sigma", "n": "num_lambda_features"}
-
-    def compute(entry: Entry) -> Tensor:
-        params = entry["params"]
-        m = next(params[count] for count in ("m", "M", "D") if count in params)
-        m = m // 2 if name == "trig" and "D" in params else m
-        given = {ours: params[theirs] for theirs, ours in named.items() if theirs in params}
-        if isinstance(params.get("A"), list | float):
-            given["A"] = complex(*params["A"]) if isinstance(params["A"], list) else params["A"]
-        if "c" in params:
-            given["shift"] = tensor(params["c"])
-        return theory.mse(name, *pair(entry), m, kernel=kernel, **given, **options)
-
-    return compute
+    params = entry["params"]
+    m = next(params[count] for count in ("m", "M", "D") if count in params)
+    m = m // 2 if name == "trig" and "D" in params else m
+    given = {ours: params[theirs] for theirs, ours in named.items() if theirs in params}
+    if isinstance(params.get("A"), list | float):
+        given["A"] = complex(*params["A"]) if isinstance(params["A"], list) else params["A"]
+    if "c" in params:
+        given["shift"] = tensor(params["c"])
+    return theory.mse(name, *pair(entry), m, kernel=kernel, **given, **options)
 
 
 def moment(index: int) -> Computation:
@@ -129,18 +126,14 @@ def complex_exponential(entry: Entry) -> Tensor:
     return theory.mse("complex_exponential", *pair(entry), params["m"], A=A)
 
 
-def clustered(complex_a: bool) -> Computation:
+def clustered(complex_a: bool, entry: Entry) -> Tensor:
     """Off the centres, or at them where the entry has none."""
-
-    def compute(entry: Entry) -> Tensor:
-        inputs, m = entry["inputs"], entry["params"]["m"]
-        centers = {
-            "query_centers": tensor([inputs.get("r_i", inputs["x"])]),
-            "key_centers": tensor([inputs.get("r_j", inputs["y"])]),
-        }
-        return theory.mse("clustered_hybrid", *pair(entry), m, complex_a=complex_a, **centers)
-
-    return compute
+    inputs, m = entry["inputs"], entry["params"]["m"]
+    centers = {
+        "query_centers": tensor([inputs.get("r_i", inputs["x"])]),
+        "key_centers": tensor([inputs.get("r_j", inputs["y"])]),
+    }
+    return theory.mse("clustered_hybrid", *pair(entry), m, complex_a=complex_a, **centers)
 
 
 def bipolar_moment(entry: Entry) -> Tensor:
@@ -208,18 +201,18 @@ def favor_plus_plus_parameter(entry: Entry) -> Tensor:
 CLOSED_FORMS: dict[str, Computation] = {
     "kernel.gauss.*": on_pair(kernels.gaussian, "sigma"),
     "kernel.softmax.*": on_pair(kernels.softmax),
-    "trig.var_phi.*": mse("trig"),
-    "trig.mse_softmax.*": mse("trig", "softmax"),
-    "trig.var_psi.*": mse("trig_phase"),
-    "trig.var_psi_softmax.*": mse("trig_phase", "softmax"),
-    "pos.mse_softmax.*": mse("positive", "softmax"),
-    "pos.var_gauss.*": mse("positive"),
-    "hyp.mse_softmax.*": mse("hyperbolic", "softmax"),
-    "prf.mse.iid.*": mse("positive"),
-    "prf.mse.orf.*": mse("positive", projection="orthogonal"),
-    "prf.mse.sim.*": mse("positive", projection="simplex"),
-    "rff.mse.sim.*": mse("trig", projection="simplex"),
-    "hyp.mse.sim.*": mse("hyperbolic", projection="simplex"),
+    "trig.var_phi.*": partial(mse, "trig"),
+    "trig.mse_softmax.*": partial(mse, "trig", kernel="softmax"),
+    "trig.var_psi.*": partial(mse, "trig_phase"),
+    "trig.var_psi_softmax.*": partial(mse, "trig_phase", kernel="softmax"),
+    "pos.mse_softmax.*": partial(mse, "positive", kernel="softmax"),
+    "pos.var_gauss.*": partial(mse, "positive"),
+    "hyp.mse_softmax.*": partial(mse, "hyperbolic", kernel="softmax"),
+    "prf.mse.iid.*": partial(mse, "positive"),
+    "prf.mse.orf.*": partial(mse, "positive", projection="orthogonal"),
+    "prf.mse.sim.*": partial(mse, "positive", projection="simplex"),
+    "rff.mse.sim.*": partial(mse, "trig", projection="simplex"),
+    "hyp.mse.sim.*": partial(mse, "hyperbolic", projection="simplex"),
     "gap.prf.*": gap("positive"),
     "gap.rff.*": gap("trig"),
     "conf.orf.*": conformity("orthogonal"),
@@ -230,8 +223,8 @@ CLOSED_FORMS: dict[str, Computation] = {
     "ang.lambda.*": lambda e: theory.angle(*pair(e)) / math.pi,
     "ang.lambda2.*": moment(0),
     "ang.one_minus2.*": moment(1),
-    "hrf.ang.indep.*": mse("angular_hybrid", "softmax", shared_projections=False),
-    "hrf.ang.shared.*": mse("angular_hybrid", "softmax", shared_projections=True),
+    "hrf.ang.indep.*": partial(mse, "angular_hybrid", kernel="softmax", shared_projections=False),
+    "hrf.ang.shared.*": partial(mse, "angular_hybrid", kernel="softmax", shared_projections=True),
     "hrf.crossmoment.*": cross_moment,
     "hrf.gauss.rho": of(theory.bipolar_normaliser, "sigma", "r"),
     "hrf.gauss.lambda": on_pair(theory.bipolar_coefficient, "sigma", "r"),
@@ -247,12 +240,12 @@ CLOSED_FORMS: dict[str, Computation] = {
     "ce.mse.iI.*": complex_exponential,
     "ce.Aopt.complex.*": on_pair(theory.optimal_diagonal),
     "ce.lmin.real.*": on_pair(theory.least_real_loss),
-    "ce.mse.*_center.complex": clustered(complex_a=True),
-    "ce.mse.*_center.real": clustered(complex_a=False),
-    "gerf.var.*": mse("gerf"),
+    "ce.mse.*_center.complex": partial(clustered, True),
+    "ce.mse.*_center.real": partial(clustered, False),
+    "gerf.var.*": partial(mse, "gerf"),
     "gerf.Astar.*": lambda e: theory.gerf_parameter(squared_sum(e, -1), e["inputs"]["d"]),
-    "oprf.var.*": mse("oprf"),
-    "oprf.orf_var.*": mse("oprf", projection="orthogonal"),
+    "oprf.var.*": partial(mse, "oprf"),
+    "oprf.orf_var.*": partial(mse, "oprf", projection="orthogonal"),
     "oprf.rho.*": lambda e: theory.oprf_rho(squared_sum(e), e["inputs"]["d"]),
     "oprf.A.*": lambda e: theory.oprf_parameter(squared_sum(e), e["inputs"]["d"]),
     "oprf.tail.*": lambda e: theory.oprf_tail_bound(
@@ -261,9 +254,9 @@ CLOSED_FORMS: dict[str, Computation] = {
     "crt.avg_sq.*": lambda e: theory.mean_square_of_sums(
         tensor(e["inputs"]["X"]), tensor(e["inputs"]["Y"]), e["params"]["s"]
     ),
-    "pois.var*": mse("poisson"),
-    "geom.var*": mse("geometric"),
-    "geomplus.var.*": mse("geometric_plus"),
+    "pois.var*": partial(mse, "poisson"),
+    "geom.var*": partial(mse, "geometric"),
+    "geomplus.var.*": partial(mse, "geometric_plus"),
     "pois*.lambda.*": lambda e: theory.poisson_parameter(shifted(e).square()),
     "geom*.p.*": lambda e: theory.geometric_parameter(shifted(e).abs()),
     "sim.v2prefactor.*": lambda e: theory.small_sum_factor(
@@ -307,36 +300,29 @@ CLOSED_FORMS: dict[str, Computation] = {
 }  # fmt: skip
 
 
-def estimate(name: str, *options: str, **given: Any) -> Computation:
+def estimate(name: str, entry: Entry, options: Sequence[str] = (), **given: Any) -> Tensor:
     """The map's estimate at the pair, with the entry's omegas and the parameters `options`."""
-
-    def compute(entry: Entry) -> Tensor:
-        params = entry["params"]
-        omega = params.get("omega") or params["omega_int"]
-        more = {option: params[option] for option in options}
-        if "tau" in params:
-            more["lambda_projection"] = tensor(params["tau"])
-        if name == "trig_phase":
-            more["phase"] = tensor(params["b"])
-        if name == "gerf":
-            more["A"] = complex(*params["A"])
-        if name == "poisson":
-            more["lam"] = params["lambda"]
-        projection = torch.tensor(omega) if name == "poisson" else tensor(omega)
-        options_ = {"projection": projection, "dtype": torch.float64, **more, **given}
-        return cases.estimate(feature_map(name, 2, 3, **options_), *pair(entry))
-
-    return compute
+    params = entry["params"]
+    omega = params.get("omega") or params["omega_int"]
+    more = {option: params[option] for option in options}
+    if "tau" in params:
+        more["lambda_projection"] = tensor(params["tau"])
+    if name == "trig_phase":
+        more["phase"] = tensor(params["b"])
+    if name == "gerf":
+        more["A"] = complex(*params["A"])
+    if name == "poisson":
+        more["lam"] = params["lambda"]
+    projection = torch.tensor(omega) if name == "poisson" else tensor(omega)
+    options_ = {"projection": projection, "dtype": torch.float64, **more, **given}
+    return cases.estimate(feature_map(name, 2, 3, **options_), *pair(entry))
 
 
-def coefficient(features: str) -> Computation:
-    def compute(entry: Entry) -> Tensor:
-        M, c, tau = (entry["params"][name] for name in ("M", "c", "tau"))
-        options = {"M": tensor(M), "c": c, "lambda_features": features, "projection": tensor(tau)}
-        x, y = pair(entry)
-        return GaussianCoefficient(2, len(tau), **options).estimate(x[None], y[None]).squeeze()
-
-    return compute
+def coefficient(features: str, entry: Entry) -> Tensor:
+    M, c, tau = (entry["params"][name] for name in ("M", "c", "tau"))
+    options = {"M": tensor(M), "c": c, "lambda_features": features, "projection": tensor(tau)}
+    x, y = pair(entry)
+    return GaussianCoefficient(2, len(tau), **options).estimate(x[None], y[None]).squeeze()
 
 
 def lambda_estimate(entry: Entry) -> Tensor:
@@ -372,14 +358,14 @@ def favor_plus_plus_causal(entry: Entry) -> Tensor:
 
 
 FIXED_PROJECTIONS: dict[str, Computation] = {
-    "pos.est.*": estimate("positive"),
-    "psi.est.*": estimate("trig_phase", kernel="gaussian"),
-    "gerf.est.*": estimate("gerf", "s", kernel="gaussian"),
-    "pois.est.*": estimate("poisson", kernel="gaussian"),
-    "hrf.est.ang.*": estimate("angular_hybrid", num_lambda_features=3),
+    "pos.est.*": partial(estimate, "positive"),
+    "psi.est.*": partial(estimate, "trig_phase", kernel="gaussian"),
+    "gerf.est.*": partial(estimate, "gerf", options=["s"], kernel="gaussian"),
+    "pois.est.*": partial(estimate, "poisson", kernel="gaussian"),
+    "hrf.est.ang.*": partial(estimate, "angular_hybrid", num_lambda_features=3),
     "ang.est.*": lambda_estimate,
-    "lam.gaussgen.est_pos.*": coefficient("positive"),
-    "lam.gaussgen.est_trig.*": coefficient("trig"),
+    "lam.gaussgen.est_pos.*": partial(coefficient, "positive"),
+    "lam.gaussgen.est_trig.*": partial(coefficient, "trig"),
     "attn.exact.bidir": lambda e: attention.ExactSoftmax(2).attend(*scaled_tokens(e)),
     "attn.anghyb.bidir": hybrid_attention,
     "attn.favorpp.causal": favor_plus_plus_causal,

@@ -33,29 +33,21 @@ from tests.pairwise import pairwise
 OPRF_A = -0.3
 
 
-def positive(x: Tensor, y: Tensor) -> Tensor:
-    return (OMEGA @ (x + y) - (x @ x + y @ y) / 2).exp()
-
-
-def hyperbolic(x: Tensor, y: Tensor) -> Tensor:
-    return (OMEGA @ (x + y)).cosh() * (-(x @ x + y @ y) / 2).exp()
-
-
-def trig(x: Tensor, y: Tensor) -> Tensor:
-    return (OMEGA @ (x - y)).cos() * ((x @ x + y @ y) / 2).exp()
-
-
 def oprf(x: Tensor, y: Tensor, a: float = OPRF_A) -> Tensor:
     """(1-4A)^(d/2) exp(2A|omega|^2 + sqrt(1-4A) omega.(x+y) - (|x|^2+|y|^2)/2)."""
     exponent = 2 * a * OMEGA.square().sum(-1) + math.sqrt(1 - 4 * a) * OMEGA @ (x + y)
     return (1 - 4 * a) * (exponent - (x @ x + y @ y) / 2).exp()
 
 
+def half_squares(x: Tensor, y: Tensor) -> Tensor:
+    return (x @ x + y @ y) / 2
+
+
 ESTIMATES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "hyperbolic": hyperbolic,
+    "hyperbolic": lambda x, y: (OMEGA @ (x + y)).cosh() * (-half_squares(x, y)).exp(),
     "oprf": oprf,
-    "positive": positive,
-    "trig": trig,
+    "positive": lambda x, y: (OMEGA @ (x + y) - half_squares(x, y)).exp(),
+    "trig": lambda x, y: (OMEGA @ (x - y)).cos() * half_squares(x, y).exp(),
 }
 
 

@@ -16,6 +16,7 @@ from attention import theory
 from tests.attention.cases import doubles, gaussian_nodes
 
 KERNELS = ("softmax", "gaussian")
+COUPLINGS = ("iid", "orthogonal", "simplex")
 ALL_DISCRETE = ("geometric", "geometric_plus", "poisson", "poisson_plus")
 
 
@@ -131,9 +132,7 @@ def test_conformity_at_the_named_angles():
         for name, cosine in (("orthogonal", 0.0), ("simplex", -1 / (d - 1))):
             expected = theory.conformity_at_angle(cosine, v, d)
             assert_close(theory.rf_conformity(name, v, d), expected, rtol=0, atol=0)
-        iid, orthogonal, simplex = (
-            theory.rf_conformity(name, v, d) for name in ("iid", "orthogonal", "simplex")
-        )
+        iid, orthogonal, simplex = (theory.rf_conformity(name, v, d) for name in COUPLINGS)
         assert_close(iid, v.square().exp(), rtol=1e-14, atol=0)
         assert iid[0] == orthogonal[0] == simplex[0] == 1
         assert (simplex[1:] < orthogonal[1:]).all()
@@ -145,7 +144,7 @@ def test_conformity_at_the_named_angles():
     assert_close(computed, half.log1p() + half, rtol=1e-13, atol=0)
 
 
-@pytest.mark.parametrize("coupling", ["iid", "orthogonal", "simplex"])
+@pytest.mark.parametrize("coupling", COUPLINGS)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_gerf_contains_positive_and_trig(coupling, kernel):
     x, y = doubles(2, 6, 4, seed=2) / 2
@@ -160,28 +159,23 @@ def test_gerf_contains_positive_and_trig(coupling, kernel):
         assert_close(same, optimum, rtol=1e-14, atol=0)
 
 
-OPTIMA = {"oprf": "A", "gerf": "A", "poisson": "lam", "geometric": "p"}
-
-
-def optimum(name: str, x: Tensor, y: Tensor) -> Tensor:
-    if name == "oprf":
-        return theory.oprf_parameter((x + y).square().sum(-1), x.shape[-1])
-    if name == "gerf":
-        return theory.gerf_parameter((x - y).square().sum(-1), x.shape[-1])
-    if name == "poisson":
-        return theory.poisson_parameter((x * y).square())
-    return theory.geometric_parameter((x * y).abs())
+OPTIMA = {
+    "oprf": ("A", lambda x, y: theory.oprf_parameter((x + y).square().sum(-1), x.shape[-1])),
+    "gerf": ("A", lambda x, y: theory.gerf_parameter((x - y).square().sum(-1), x.shape[-1])),
+    "poisson": ("lam", lambda x, y: theory.poisson_parameter((x * y).square())),
+    "geometric": ("p", lambda x, y: theory.geometric_parameter((x * y).abs())),
+}
 
 
 @pytest.mark.parametrize("name", sorted(OPTIMA))
 def test_optimal_parameters(name):
     """At the optimum the error's derivative is zero and its neighbours are worse."""
-    parameter, options = OPTIMA[name], {"s": -1} if name == "gerf" else {}
+    (parameter, optimum), options = OPTIMA[name], {"s": -1} if name == "gerf" else {}
     generator = torch.Generator().manual_seed(4)
     for d, length in ((2, 0.7), (3, 0.3), (3, 1.5), (16, 0.5), (16, 1.5)):
         drawn = torch.randn(2, 5, d, generator=generator, dtype=torch.float64)
         x, y = length * drawn / drawn.norm(dim=-1, keepdim=True)
-        best = optimum(name, x, y)
+        best = optimum(x, y)
         variable = best.clone().requires_grad_()
         least = theory.mse(name, x, y, 2, **{parameter: variable}, **options)
         assert_close(theory.mse(name, x, y, 2, **options), least, rtol=1e-12, atol=0)
@@ -273,7 +267,7 @@ def test_tail_bound():
 def test_gap_and_its_bound(kernel):
     x, y = doubles(2, 6, 4, seed=6) / 2
     for name in ("gerf", "hyperbolic", "oprf", "positive", "trig", "trig_phase"):
-        for coupling in ("iid", "orthogonal", "simplex"):
+        for coupling in COUPLINGS:
             independent = theory.mse(name, x, y, 6, kernel=kernel)
             coupled = theory.mse(name, x, y, 6, kernel=kernel, projection=coupling)
             gap = theory.coupling_gap(name, x, y, 6, coupling, kernel=kernel)
@@ -327,7 +321,7 @@ def test_small_sums(m, d):
     x = doubles(d, seed=7) / d
     step = torch.zeros(d, dtype=torch.float64)
     step[0] = 1e-4
-    for name in ("iid", "orthogonal", "simplex"):
+    for name in COUPLINGS:
         error = theory.mse("positive", x, step - x, m, kernel="gaussian", projection=name)
         norms = x.square().sum() + (step - x).square().sum()
         slope = (m * (2 * norms).exp() * error / step.square().sum()).item()
