@@ -29,10 +29,7 @@ HYBRIDS: list[tuple[str, dict[str, Any]]] = [
     ("gaussian_hybrid", {"num_lambda_features": 2, "radius": 0.8}),
 ]
 MAPS: list[tuple[str, dict[str, Any]]] = [
-    ("trig", {}),
-    ("trig_phase", {}),
-    ("positive", {}),
-    ("hyperbolic", {}),
+    *((name, {}) for name in ("trig", "trig_phase", "positive", "hyperbolic")),
     ("oprf", {"A": -0.1}),
     ("gerf", {"A": -0.1}),
     ("gerf", {"A": 0.02, "s": -1}),

@@ -35,23 +35,15 @@ def expectation(fm: attention.FeatureMap, x: Tensor, y: Tensor, weights: Tensor)
     return fm.num_features * (products * weights).sum(-1)
 
 
+MATRICES = ([0.7, -1.4], [0.7j, 1.4], [[1.0, 0.3], [-0.5, 0.8]], 1.3)
 GAUSSIAN: list[tuple[str, dict[str, Any]]] = [
-    ("trig", {}),
-    ("positive", {}),
-    ("hyperbolic", {}),
+    *((name, {}) for name in ("trig", "positive", "hyperbolic")),
     ("oprf", {"A": -0.3}),
-    ("gerf", {"A": -0.3}),
-    ("gerf", {"A": 0.04}),
-    ("gerf", {"A": 0.05, "s": -1}),
-    ("gerf", {"A": -0.2, "s": -1}),
-    ("gerf", {"A": 0.03 + 0.06j, "s": -1}),
-    ("gerf", {"A": -0.1 - 0.05j, "s": -1}),
+    *(("gerf", {"A": A}) for A in (-0.3, 0.04)),
+    *(("gerf", {"A": A, "s": -1}) for A in (0.05, -0.2, 0.03 + 0.06j, -0.1 - 0.05j)),
     ("gerf", {"A": -0.1 + 0.05j, "s": 1}),
-    ("complex_exponential", {"A": [0.7, -1.4]}),
-    ("complex_exponential", {"A": [0.7j, 1.4]}),
-    ("complex_exponential", {"A": [[1.0, 0.3], [-0.5, 0.8]]}),
+    *(("complex_exponential", {"A": A}) for A in MATRICES),
     ("complex_exponential", {"A": [[1.0, 0.3j], [-0.5 + 0.2j, 0.8j]]}),
-    ("complex_exponential", {"A": 1.3}),
 ]
 
 

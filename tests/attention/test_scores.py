@@ -15,6 +15,8 @@ from tests.attention import cases
 from tests.attention.cases import rejects
 from tests.pairwise import pairwise
 
+BASES = [("hyperbolic", "trig"), ("positive", "oprf")]
+
 
 def tokens(*shape: int, seed: int = 0) -> Tensor:
     """Of unit length, as in the papers' robotics experiments."""
@@ -45,12 +47,7 @@ def test_leading_dimensions_broadcast(name):
 
 @pytest.mark.parametrize(
     ("heads", "shared", "base", "name"),
-    pairwise(
-        [None, 2],
-        [True, False],
-        [("hyperbolic", "trig"), ("positive", "oprf")],
-        ["angular_hybrid", "gaussian_hybrid"],
-    ),
+    pairwise([None, 2], [True, False], BASES, ["angular_hybrid", "gaussian_hybrid"]),
 )
 def test_hybrids_are_the_same_without_gradients(name, base, shared, heads):
     """To the bit: features are then written where they stay, and not joined."""

@@ -31,6 +31,7 @@ from tests.attention.cases import (
 from tests.pairwise import pairwise
 
 OPRF_A = -0.3
+ONE_SIDED = ("hyperbolic", "oprf", "positive")
 
 
 def oprf(x: Tensor, y: Tensor, a: float = OPRF_A) -> Tensor:
@@ -195,11 +196,7 @@ def test_gaussian_coefficients_against_quadrature(features):
 
 @pytest.mark.parametrize(
     ("shared", "features", "base"),
-    pairwise(
-        [True, False],
-        ["trig", "positive"],
-        [("hyperbolic", "trig"), ("oprf", "trig"), ("positive", "trig")],
-    ),
+    pairwise([True, False], ["trig", "positive"], [(n, "trig") for n in ONE_SIDED]),
 )
 def test_gaussian_hybrid_by_definition(base, features, shared):
     sigma, radius = 0.8, 0.65
