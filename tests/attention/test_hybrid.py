@@ -168,6 +168,7 @@ def test_radius_and_dtypes_of_coefficients():
     given = feature_map("gaussian_hybrid", 4, 3, radius=radius, dtype=torch.float64)
     assert_close(fm.keys(y), given.keys(y))
     rejects("fit needs queries and keys of mean length above 0", fm.fit, 0 * x, 0 * y)
+    # With n = 5 the weights are 1/10, which float32 rounds.
     fm = AngularHybrid(3, 4, num_lambda_features=5).double()
     x = points(4, 3)
     assert_close(estimate(fm, x, x), attention.kernels.softmax(x, x), rtol=1e-13, atol=0)

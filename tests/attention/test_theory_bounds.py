@@ -105,6 +105,7 @@ def test_constants_and_expected_maximum():
         assert max(constants) == pytest.approx(largest, rel=2e-4)
         assert constants.index(max(constants)) + 1 == at
         assert theory.uniform_constant(name, 10**7) == pytest.approx(limit, rel=1e-4)
+    # By parts; a bandwidth is a unit of length; psi has twice the factor and projections.
     largest = theory.expected_largest_projection(3, 50)
     expected = 24 * 0.964 * math.sqrt(3) * 2 / 10 * (math.exp(-0.5) + largest)
     assert theory.expected_max_error_bound("trig", 3, 2.0, 100) == pytest.approx(expected)

@@ -17,7 +17,8 @@ from tests.pairwise import pairwise
 ALL_COUPLED = ("gerf", "hyperbolic", "oprf", "positive", "trig", "trig_phase")
 
 
-def test_range_and_digits():
+def test_large_inputs_and_zero_vectors():
+    # Orthogonal vectors of length 20 and opposite ones: factors overflow, errors do not.
     x = torch.zeros(2, 64, dtype=torch.float64)
     y = torch.zeros(2, 64, dtype=torch.float64)
     x[:, 0] = 20
@@ -41,6 +42,10 @@ def test_range_and_digits():
     assert computed.item() == pytest.approx(expected.item(), rel=1e-12)
     # Both bases are exact at two zero vectors.
     assert theory.mse("angular_hybrid", zero, zero, 5) == 0
+
+
+def test_terms_out_of_range_and_digits():
+    # y = x + e: MSE = exp(2|x|^2 + 2 x.e) (1 - exp(-|e|^2))^2 / 2m, finite in float32.
     x, y = torch.tensor([7.0, 0.0]), torch.tensor([7.0, 2.0**-20])
     log_error = 98 + 2 * math.log(2.0**-40) - math.log(16)
     assert theory.mse("trig", x, y, 8).log().item() == pytest.approx(log_error, rel=1e-5)
