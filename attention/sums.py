@@ -107,6 +107,8 @@ def absorb(
     if factor is not None:
         decayed = state.log_scale + factor.log_scale
         kept = exponential((decayed - reference).clamp_max(LARGEST))
+        if not torch.is_grad_enabled():
+            kept, factor = Features(kept.mantissa * factor.mantissa), None
     weight = times(exponential(log_scale - reference), key_unit(v.dtype, signed))
     if gates is not None:
         weight = weight * gates
@@ -122,8 +124,7 @@ def absorb(
         of_values, of_weights = sums_over_rows_each(keys, weighted, weight)
         values = _decayed(kept, factor, state.values) + of_values
     else:
-        share = kept if factor is None else Features(kept.mantissa * factor.mantissa)
-        values = accumulated(state.values, share, keys, weighted, own=own)
+        values = accumulated(state.values, kept, keys, weighted, own=own)
         of_weights = sums_over_rows(keys, weight)
     normaliser = _decayed(kept, factor, state.normaliser) + of_weights.mT
     return LinearAttentionState(values, normaliser, mass, largest_value, reference)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attention.causal import CHUNK
 from attention.components import SCORE, component
-from attention.decays import check_decay
+from attention.decays import check_decay, factor
 from attention.features.base import FeatureMap
 from attention.features.harmonic import HarmonicFeatures
 from attention.joining import joined
@@ -23,7 +23,7 @@ from attention.registry import Maker
 from attention.registry import feature_map as build_feature_map
 from attention.streaming import features_of_keys, features_of_queries
 from attention.sums import LinearAttentionState, initial_state, read
-from attention.tracing import fixed_shape
+from attention.tracing import fixed_shape, known
 
 RULES = ("sum", "delta")
 MemoryState = LinearAttentionState | DeltaState
@@ -129,20 +129,27 @@ class LinearMemory(Float32Buffers):
         check_decay(decay)
         if state_dtype not in (None, torch.float32, torch.float64):
             raise ValueError(f"state_dtype must be float32 or float64, got {state_dtype}")
-        factor = torch.as_tensor(decay, dtype=state_dtype or own_dtype, device=device)
-        if factor.shape not in ((), (heads,)):
+        decays = torch.as_tensor(decay, dtype=state_dtype or own_dtype, device=device)
+        if decays.shape not in ((), (heads,)):
             raise ValueError(
                 f"decay must be a number or one for each of heads={heads}, got shape "
-                f"{tuple(factor.shape)}"
+                f"{tuple(decays.shape)}"
             )
         self.state_dtype = state_dtype
-        self.register_buffer("decay", factor.clone(), persistent=False)
+        self.register_buffer("decay", decays.clone(), persistent=False)
+        self._split_decay()
+
+    def _split_decay(self) -> None:
+        """Compute the factor of every step once; None where nothing is forgotten."""
+        forgets = known((self.decay == 1).all()) is not True
+        self._factor = factor(self.decay[..., None, None]) if forgets else None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         exact = self.decay
         super()._apply(fn, recurse)
         if self.state_dtype is not None:  # no cast of the module changes it
             self._buffers["decay"] = exact.to(self.decay.device)
+        self._split_decay()
         return self
 
     def initial_state(self, *shape: int) -> MemoryState:
@@ -198,11 +205,13 @@ class LinearMemory(Float32Buffers):
         """
         leading = self._leading(state)
         tokens = self._written(keys, values, gates, key_mask, leading)
-        factors = self._factors(decay, leading)
+        before = self._factor
+        if decay is not None:
+            before = factor(self._factors(decay, leading)[..., None, None])
         with component(SCORE), full_precision(tokens.values):
             if isinstance(state, DeltaState):
-                return delta.write(state, tokens, factors)
-            return plain.write(state, tokens, factors, self.feature_map.signed)
+                return delta.write(state, tokens, before)
+            return plain.write(state, tokens, before, self.feature_map.signed)
 
     def read(self, state: MemoryState, queries: Tensor) -> Tensor:
         """Read the memory at queries (..., L, d): (..., L, dv), in their dtype.

@@ -6,18 +6,17 @@ for signed denominators are those of `attention.sums`.
 
 from torch import Tensor
 
-from attention.decays import factor
+from attention.decays import Factor
 from attention.memory.tokens import Written
 from attention.sums import LinearAttentionState, absorb, forgotten, running_sums
 
 
 def write(
-    state: LinearAttentionState, tokens: Written, decay: Tensor, signed: bool
+    state: LinearAttentionState, tokens: Written, before: Factor | None, signed: bool
 ) -> LinearAttentionState:
-    """Multiply the sums by the decay (...), then write L tokens."""
-    before = factor(decay[..., None, None])
+    """Multiply the sums by the factor, if there is one, then write L tokens."""
     if tokens.values.shape[-2] == 0:
-        return forgotten(state, before)
+        return state if before is None else forgotten(state, before)
     keys, log_scale, values, gates = tokens
     return absorb(state, keys, log_scale, values, signed, gates, factor=before)
 
