@@ -152,8 +152,9 @@ def _weights(state: LinearAttentionState, log_scale: Tensor, earlier: Tensor) ->
     size = log_scale.shape[-2]
     running = running_max(log_scale.detach(), -2)
     reference = torch.maximum(state.log_scale.detach(), running)
-    # At most 0 for keys up to the query. Exponentials of -inf would take ten times as long.
-    exponents = (log_scale.mT - reference).clamp_max(0)
+    # At most 0 for keys up to the query; others are cut, at 1, since the gradient of `clamp_max` at
+    # the bound itself differs between versions of PyTorch. Exponentials of -inf would be slow.
+    exponents = (log_scale.mT - reference).clamp_max(1)
     tokens = Features(exponents.exp() * earlier[:size, :size], exponents)
     return Weights(tokens, exponential(state.log_scale - reference), reference)
 

@@ -25,7 +25,7 @@ class EluFeatures(FixedFeatures):
     def queries(self, x: Tensor) -> Tensor:
         x = self.prepare("queries and keys", x, self.place)
         with component(EXPONENTIALS):
-            return x.relu() + x.clamp(max=0).exp()
+            return x.relu() + x.masked_fill(x > 0, 0).exp()
 
     def scaled_queries(self, x: Tensor) -> ScaledFeatures:
         logarithms = self.log_queries(x).logarithms
@@ -35,4 +35,4 @@ class EluFeatures(FixedFeatures):
     def log_queries(self, x: Tensor) -> LogFeatures:
         x = self.prepare("queries and keys", x, self.place)
         with component(EXPONENTIALS):
-            return LogFeatures(x.relu().log1p() + x.clamp(max=0), x.new_zeros(1))
+            return LogFeatures(x.relu().log1p() + x.masked_fill(x > 0, 0), x.new_zeros(1))
