@@ -13,6 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import attention
 from attention import kernels
 
+DOUBLE = {"dtype": torch.float64}
+
 
 def tokens(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
     """Standard normal numbers."""

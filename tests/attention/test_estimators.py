@@ -62,9 +62,8 @@ def batched_estimates(
     x, y = pairs()
     rows = 5 if projection == "iid" else 6
     m = rows * draws
-    fm = feature_map(
-        name, 3, m, kernel=kernel, projection=projection, dtype=torch.float64, **options
-    )
+    options = {"kernel": kernel, "projection": projection, "dtype": torch.float64, **options}
+    fm = feature_map(name, 3, m, **options)
     parts = (fm.queries(x) * fm.keys(y)).unflatten(-1, (-1, draws, rows))
     return parts[..., :5].sum((1, 3)).T * (m / 5)
 

@@ -14,9 +14,7 @@ from torch.testing import assert_close
 
 import attention
 from attention import feature_map
-from tests.attention.cases import OMEGA, WEIGHT
-
-DOUBLE = {"dtype": torch.float64}
+from tests.attention.cases import DOUBLE, OMEGA, WEIGHT
 
 
 def pair() -> tuple[Tensor, Tensor]:
@@ -115,9 +113,8 @@ def test_expectation_over_integers(name, value, shift, kernel):
     option: dict[str, Any] = {"lam" if name == "poisson" else "p": value}
     if shift is not None:
         name, option = f"{name}_plus", {**option, "shift": torch.tensor(shift).double()}
-    fm = feature_map(
-        name, 2, len(nodes), kernel=kernel, projection=nodes.long(), **option, **DOUBLE
-    )
+    option |= {"kernel": kernel, "projection": nodes.long(), **DOUBLE}
+    fm = feature_map(name, 2, len(nodes), **option)
     exact = getattr(attention.kernels, kernel)(x, y)
     assert_close(expectation(fm, x, y, weights), exact, rtol=1e-9, atol=0)
 

@@ -10,9 +10,8 @@ from torch.testing import assert_close
 
 import attention
 from attention import feature_map, theory
-from tests.attention.cases import doubles, rejects
+from tests.attention.cases import DOUBLE, doubles, rejects
 
-DOUBLE = {"dtype": torch.float64}
 DISCRETE = ("poisson", "geometric", "poisson_plus", "geometric_plus")
 FITTED = ("complex_exponential", "gerf", "oprf", *DISCRETE)
 

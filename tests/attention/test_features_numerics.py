@@ -12,9 +12,8 @@ from torch.testing import assert_close
 import attention
 from attention import feature_map
 from attention.features.discrete import DiscreteFeatures
-from tests.attention.cases import doubles, rejects
+from tests.attention.cases import DOUBLE, doubles, rejects
 
-DOUBLE = {"dtype": torch.float64}
 PLAIN = ("trig_phase", "poisson", "geometric", "poisson_plus", "geometric_plus", "relu", "elu")
 ALL: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in PLAIN),

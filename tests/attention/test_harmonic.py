@@ -15,9 +15,8 @@ from attention import feature_map, theory
 from attention.features.waves import multiples, waves
 from attention.theory.harmonic import harmonics
 from attention.tracing import for_onnx
-from tests.attention.cases import Calls, rejects
+from tests.attention.cases import DOUBLE, Calls, rejects
 
-DOUBLE = {"dtype": torch.float64}
 GRID = 200
 """Angles on a circle, more than twice as many as any frequency here: means over them are exact."""
 

@@ -9,12 +9,11 @@ import attention
 from attention import feature_map, theory
 from attention.hybrid import ClusteredHybrid
 from attention.hybrid.clusters import root_mean_squares
-from tests.attention.cases import estimate, rejects, scaled_estimate, tokens, z_score
+from tests.attention.cases import DOUBLE, estimate, rejects, scaled_estimate, tokens, z_score
 from tests.attention.cases import points as drawn
 from tests.pairwise import pairwise
 
 D = 4
-F64 = {"dtype": torch.float64}
 
 
 def points(count: int, seed: int, scale: float = 0.6) -> Tensor:
@@ -63,7 +62,7 @@ def test_zero_one_equals_its_definition(complex_a, kernel):
 def test_no_error_at_the_centres():
     # Complex A: for every pair of centres; real A leaves an error where signs agree.
     query_centers, key_centers = CENTERS
-    options = {"query_centers": query_centers, "key_centers": key_centers, **F64}
+    options = {"query_centers": query_centers, "key_centers": key_centers, **DOUBLE}
     x, y = query_centers.repeat_interleave(3, 0), key_centers.repeat(2, 1)
     exact = attention.kernels.softmax(x, y)
     fm = feature_map("clustered_hybrid", D, 5, **options)
@@ -73,11 +72,11 @@ def test_no_error_at_the_centres():
     # |A| is 1 where both centres are zero, and held between the limits where one is.
     r = torch.tensor([[0.0, 0.0, 0.5, -0.2]], dtype=torch.float64)
     s = torch.tensor([[0.0, 0.3, 0.0, 0.3]], dtype=torch.float64)
-    fm = ClusteredHybrid(D, 3, query_centers=r, key_centers=s, a_limits=(0.1, 8.0), **F64)
+    fm = ClusteredHybrid(D, 3, query_centers=r, key_centers=s, a_limits=(0.1, 8.0), **DOUBLE)
     expected = torch.tensor([1.0, 8.0, 0.1, 1.5**0.5], dtype=torch.float64)
     assert_close(fm.moduli.flatten(), expected, rtol=1e-15, atol=0)
     assert not bool(fm.imaginary.any())
-    wide = ClusteredHybrid(D, 3, query_centers=r, key_centers=s, **F64)
+    wide = ClusteredHybrid(D, 3, query_centers=r, key_centers=s, **DOUBLE)
     assert wide.moduli.flatten().tolist()[1:3] == [100.0, 0.01]
 
 
@@ -127,20 +126,20 @@ def test_draws(coefficients):
     options = {"projection": "iid", "query_centers": query_centers[:1].expand(heads, 1, D)}
     options |= {"key_centers": key_centers[:2].expand(heads, 2, D), "coefficients": coefficients}
     options |= {"lambda_scale": 2.0, "num_lambda_features": 2, "heads": heads}
-    fm = feature_map("clustered_hybrid", D, 2, **F64, **options)
+    fm = feature_map("clustered_hybrid", D, 2, **DOUBLE, **options)
     x, y = query_centers[:1] + points(1, 5, 0.1), key_centers[:1] + points(1, 6, 0.1)
     values = estimate(fm, x.expand(heads, 1, D), y.expand(heads, 1, D)).squeeze(-1)
     assert z_score(values, attention.kernels.softmax(x, y)).abs() < 4
     one, two = (values - values.mean())[::2], (values - values.mean())[1::2]
     assert abs(float((one * two).mean() / values.var())) < 0.05
     # The vectors are those of the named couplings, drawn in this order from one generator.
-    options = {"coefficients": coefficients, "num_lambda_features": 2, **F64}
+    options = {"coefficients": coefficients, "num_lambda_features": 2, **DOUBLE}
     fm = feature_map("clustered_hybrid", D, 3, **options)
     fm.redraw(torch.Generator().manual_seed(5))
     generator = torch.Generator().manual_seed(5)
-    assert torch.equal(fm.omega, attention.projection("orthogonal", 3, D, generator, **F64))
+    assert torch.equal(fm.omega, attention.projection("orthogonal", 3, D, generator, **DOUBLE))
     if coefficients == "gaussian":
-        taus = attention.projection("orthogonal", 2, D, generator, **F64)
+        taus = attention.projection("orthogonal", 2, D, generator, **DOUBLE)
         assert torch.equal(fm.lambda_map.omega, taus)
 
 
@@ -151,7 +150,7 @@ def clouds(seed: int, centers: Tensor, count: int) -> Tensor:
 def test_fit_finds_centres_and_diagonals():
     pytest.importorskip("sklearn")
     x, y = clouds(30, CENTERS[0], 40), clouds(40, CENTERS[1], 40)
-    fm = feature_map("clustered_hybrid", D, 8, num_key_clusters=3, **F64)
+    fm = feature_map("clustered_hybrid", D, 8, num_key_clusters=3, **DOUBLE)
     assert float(fm.query_centers.abs().max()) == 0
     before = (fm.queries(x) @ fm.keys(y).mT - (x @ y.mT).exp()).square().mean()
     assert fm.fit(x, y) is fm
@@ -159,17 +158,17 @@ def test_fit_finds_centres_and_diagonals():
         assert float(torch.cdist(centers, found).min(-1).values.max()) < 0.03
     after = (fm.queries(x) @ fm.keys(y).mT - (x @ y.mT).exp()).square().mean()
     assert float(after) < 0.02 * float(before)
-    other = feature_map("clustered_hybrid", D, 8, num_key_clusters=3, seed=3, **F64)
+    other = feature_map("clustered_hybrid", D, 8, num_key_clusters=3, seed=3, **DOUBLE)
     other.load_state_dict(fm.state_dict())
     assert_close(other.keys(y), fm.keys(y), rtol=0, atol=0)
-    given = feature_map("clustered_hybrid", D, 8, query_centers=CENTERS[0], **F64)
+    given = feature_map("clustered_hybrid", D, 8, query_centers=CENTERS[0], **DOUBLE)
     given.fit(x, y)
     assert_close(given.query_centers, CENTERS[0], rtol=0, atol=0)
     rejects("fit needs at least 3 tokens for as many clusters, got 2", fm.fit, x, y[:2])
     # |A|^4 is the ratio of mean squares within the clusters, whatever the centres' signs.
     x, y = points(200, 1, 0.3), points(200, 2, 0.6)
     x[:, 0], y[:, 0] = x[:, 0] + 3, y[:, 0] + 3
-    options = {"num_query_clusters": 1, "num_key_clusters": 1, **F64}
+    options = {"num_query_clusters": 1, "num_key_clusters": 1, **DOUBLE}
     fm = feature_map("clustered_hybrid", D, 3, **options).fit(x, y)
     variances = [u.mean(0).square() + u.var(0) for u in (x, y)]
     assert_close(fm.moduli[0, 0], (variances[1] / variances[0]) ** 0.25)
@@ -197,10 +196,10 @@ def test_states_restore_the_diagonals(side):
     """Into a map whose own A was another, of centres or of `fit`."""
     pytest.importorskip("sklearn")
     x, y = points(50, 1), points(50, 2) + 0.5
-    options = {"num_query_clusters": 2, "num_key_clusters": 3, **F64}
+    options = {"num_query_clusters": 2, "num_key_clusters": 3, **DOUBLE}
     centers = dict(zip(("query_centers", "key_centers"), CENTERS, strict=True))
     fitted = feature_map("clustered_hybrid", D, 5, **options).fit(x, y)
-    given = feature_map("clustered_hybrid", D, 5, seed=1, **centers, **F64)
+    given = feature_map("clustered_hybrid", D, 5, seed=1, **centers, **DOUBLE)
     source, target = (fitted, given) if side == "fitted" else (given, fitted)
     assert not torch.equal(source.moduli, target.moduli)
     assert not torch.equal(source.imaginary, target.imaginary)
@@ -213,7 +212,7 @@ def test_states_restore_the_diagonals(side):
 def test_gradients():
     """Near the centres, where no denominator comes close to zero."""
     x, y = CENTERS[0] + points(2, 1, 0.05), CENTERS[1] + points(3, 2, 0.05)
-    centers = {"query_centers": CENTERS[0], "key_centers": CENTERS[1], **F64}
+    centers = {"query_centers": CENTERS[0], "key_centers": CENTERS[1], **DOUBLE}
     for options in ({}, {"coefficients": "gaussian", "default_base": "oprf"}):
         fm = feature_map("clustered_hybrid", D, 20, **options, **centers)
         inputs = (x.clone().requires_grad_(), y.clone().requires_grad_())
@@ -240,9 +239,9 @@ def test_a_far_cluster_leaves_the_near_one_alone(far, dtype):
     """The floor of denominators is measured by |phi_k|, in which other pairs' features count too:
     keys of all pairs must be about as large, or every near query would be raised to it."""
     generator = torch.Generator().manual_seed(0)
-    near, wide, y = (0.1 * torch.randn(40, 16, generator=generator, **F64) for _ in range(3))
+    near, wide, y = (0.1 * torch.randn(40, 16, generator=generator, **DOUBLE) for _ in range(3))
     x, y = torch.cat((1 + near, far + wide)), 1 + y
-    v = torch.randn(40, 4, generator=generator, **F64)
+    v = torch.randn(40, 4, generator=generator, **DOUBLE)
     fm = ClusteredHybrid(16, 256, num_key_clusters=1, dtype=dtype)
     fm = fm.fit(x.to(dtype), y.to(dtype))
     assert attention.diagnose(fm, x.to(dtype), y.to(dtype)).clamped_rows == 0
@@ -255,7 +254,7 @@ def test_scores_beside_a_far_cluster():
     x, y = 1 + 0.3 * tokens(2, 40, 16)
     centers = torch.tensor([[1.0], [9.0]]).expand(2, 16)
     fm = ClusteredHybrid(16, 64, query_centers=centers, key_centers=centers[:1])
-    wide = ClusteredHybrid(16, 64, query_centers=centers, key_centers=centers[:1], **F64)
+    wide = ClusteredHybrid(16, 64, query_centers=centers, key_centers=centers[:1], **DOUBLE)
     wide.load_state_dict(fm.state_dict())
     expected = wide.token_scores(x.double(), y.double())
     assert_close(fm.token_scores(x, y).double(), expected, rtol=1e-3, atol=0)
@@ -263,10 +262,8 @@ def test_scores_beside_a_far_cluster():
     x, y = torch.tensor([[0.2, 0.5], [1.0, 0.1]]).double(), torch.tensor([[0.3, 0.1]]).double()
     options = {"query_centers": torch.tensor([[1.0, 3.0]]).double(), "complex_a": False}
     options["key_centers"] = torch.tensor([[9.0, 1 / 3]]).double()
-    error, held = (
-        attention.theory.mse("clustered_hybrid", x, y, 3, a_limits=limits, **options)
-        for limits in ((1e-2, 1e2), (0.5, 2.0))
-    )
+    error = theory.mse("clustered_hybrid", x, y, 3, a_limits=(1e-2, 1e2), **options)
+    held = theory.mse("clustered_hybrid", x, y, 3, a_limits=(0.5, 2.0), **options)
     A = torch.tensor([2.0, 0.5], dtype=torch.float64)
     assert_close(held, attention.theory.mse("complex_exponential", x, y, 3, A=A))
     assert not torch.allclose(held, error)
@@ -281,7 +278,7 @@ def test_any_seed_of_pytorchs_finds_clusters(seed):
 
 PAIRS = [[0, 1], [0, 2], [1, 1]]
 """Most massive in `data`: two queries of three in cluster 0, most keys in clusters 1 and 2."""
-OPTIONS = {"query_centers": CENTERS[0], "key_centers": CENTERS[1], "num_pairs": 3, **F64}
+OPTIONS = {"query_centers": CENTERS[0], "key_centers": CENTERS[1], "num_pairs": 3, **DOUBLE}
 
 
 def data() -> tuple[Tensor, Tensor]:
@@ -395,9 +392,8 @@ def test_tokens_without_a_base_of_their_own_train():
     x, y = (u.float().requires_grad_() for u in data())
     options = {**OPTIONS, "num_pairs": 2, "dtype": torch.float32}
     for complex_a in (True, False):
-        fm = feature_map(
-            "clustered_hybrid", D, 5, **options, complex_a=complex_a, default_base="hyperbolic"
-        ).fit(x, y)
+        options |= {"complex_a": complex_a, "default_base": "hyperbolic"}
+        fm = feature_map("clustered_hybrid", D, 5, **options).fit(x, y)
         assert fm.pairs.tolist() == [[0, 1], [0, 2]]
         fm.attend(x, y, y).square().sum().backward()
         assert x.grad.isfinite().all()

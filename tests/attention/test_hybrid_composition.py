@@ -17,11 +17,10 @@ from attention.hybrid import (
     HybridFeatures,
     NestedCoefficient,
 )
-from tests.attention.cases import estimate, rejects, scaled_estimate, z_score
+from tests.attention.cases import DOUBLE, estimate, rejects, scaled_estimate, z_score
 from tests.attention.cases import points as drawn
 
 D = 4
-F64 = {"dtype": torch.float64}
 
 
 def points(count: int, seed: int) -> Tensor:
@@ -31,16 +30,16 @@ def points(count: int, seed: int) -> Tensor:
 def bases(count: int, kernel: str = "softmax") -> list[attention.FeatureMap]:
     names = ("hyperbolic", "positive", "trig", "hyperbolic")[-count:]
     return [
-        feature_map(name, D, m, kernel=kernel, seed=m, **F64) for m, name in enumerate(names, 3)
+        feature_map(name, D, m, kernel=kernel, seed=m, **DOUBLE) for m, name in enumerate(names, 3)
     ]
 
 
 def coefficients(count: int) -> list[Coefficient]:
     """Constants 1/2, 0 and above 1: their sum leaves a negative c for three."""
     return [
-        AngularCoefficient(D, 3, seed=10, **F64),
-        GaussianCoefficient(D, 4, c=1.5, seed=11, **F64),
-        BipolarGaussianCoefficient(D, 2, sigma=0.6, radius=1.2, seed=12, **F64),
+        AngularCoefficient(D, 3, seed=10, **DOUBLE),
+        GaussianCoefficient(D, 4, c=1.5, seed=11, **DOUBLE),
+        BipolarGaussianCoefficient(D, 2, sigma=0.6, radius=1.2, seed=12, **DOUBLE),
     ][:count]
 
 
@@ -63,10 +62,10 @@ def test_dimension_and_columns_left_out():
     """a = 0 of the Gaussian coefficient drops its own column, c = 0 of two halves the last's."""
     three = bases(3)
     widths = [part.output_dim for part in three]
-    angular = [AngularCoefficient(D, n, seed=n, **F64) for n in (3, 5)]
+    angular = [AngularCoefficient(D, n, seed=n, **DOUBLE) for n in (3, 5)]
     fm = HybridFeatures(three, angular)
     assert fm.output_dim == widths[0] * 4 + widths[1] * 6 + widths[2] * 8
-    gaussian = HybridFeatures(three[:2], [GaussianCoefficient(D, 4, **F64)])
+    gaussian = HybridFeatures(three[:2], [GaussianCoefficient(D, 4, **DOUBLE)])
     assert gaussian.output_dim == widths[0] * 4 + widths[1] * 5
     x, y = points(5, 1), points(5, 2)
     lambdas = [coefficient.estimate(x, y) for coefficient in angular]
@@ -78,7 +77,7 @@ def test_dimension_and_columns_left_out():
 def test_unbiased():
     """Three bases, 20,000 draws at once, as heads; |z| > 4 once in 16,000 tries."""
     x, y = (points(1, seed).expand(20_000, 1, D) for seed in (1, 2))
-    options = {"heads": 20_000, "projection": "iid", **F64}
+    options = {"heads": 20_000, "projection": "iid", **DOUBLE}
     names = ("hyperbolic", "positive", "trig")
     parts = [feature_map(name, D, 2, seed=seed, **options) for seed, name in enumerate(names)]
     bipolar = BipolarGaussianCoefficient(D, 2, sigma=0.6, radius=1.2, seed=12, **options)
@@ -91,8 +90,10 @@ def test_heads_and_fit():
     generator = torch.Generator().manual_seed(1)
     x, y = (torch.randn(3, 6, D, generator=generator, dtype=torch.float64) for _ in range(2))
     x = x * torch.tensor([0.3, 0.6, 0.9], dtype=torch.float64)[:, None, None]
-    parts = [feature_map(b, D, 2, heads=3, seed=s, **F64) for s, b in enumerate(("oprf", "trig"))]
-    weight = BipolarGaussianCoefficient(D, 2, heads=3, **F64)
+    parts = [
+        feature_map(b, D, 2, heads=3, seed=s, **DOUBLE) for s, b in enumerate(("oprf", "trig"))
+    ]
+    weight = BipolarGaussianCoefficient(D, 2, heads=3, **DOUBLE)
     fm = HybridFeatures(parts, [weight]).fit(x, y)
     assert len(set(weight.radius.tolist())) == 3
     assert bool((parts[0].A < 0).all())
@@ -160,7 +161,7 @@ def sphere(count: int, seed: int) -> Tensor:
 
 def inner(seed: int, kernel: str = "gaussian", **options: object) -> attention.FeatureMap:
     return feature_map(
-        "angular_hybrid", D, 3, kernel=kernel, num_lambda_features=2, seed=seed, **F64, **options
+        "angular_hybrid", D, 3, kernel=kernel, num_lambda_features=2, seed=seed, **DOUBLE, **options
     )
 
 
@@ -169,7 +170,7 @@ def nested(
 ) -> HybridFeatures:
     """The outer hybrid, whose two bases share their vectors."""
     bases = [
-        feature_map(name, D, 5, kernel=kernel, seed=seed, **F64, **options)
+        feature_map(name, D, 5, kernel=kernel, seed=seed, **DOUBLE, **options)
         for name in ("hyperbolic", "trig")
     ]
     return HybridFeatures(bases, [NestedCoefficient(features, sigma=SIGMA, radius=RADIUS)])

@@ -14,7 +14,7 @@ from torch.testing import assert_close
 import attention
 from attention import feature_map
 from tests.attention import cases
-from tests.attention.cases import rejects
+from tests.attention.cases import DOUBLE, rejects
 
 NAMES = attention.available()
 COMPARISONS = ("elu", "harmonic", "relu")
@@ -24,7 +24,6 @@ DETERMINISTIC = ("elu", "harmonic")
 RANDOM = tuple(name for name in NAMES if name not in DETERMINISTIC)
 FIXED = ("angular_hybrid", "hyperbolic", "positive", "trig", "trig_phase", *COMPARISONS)
 """Maps without parameters to fit."""
-DOUBLE = {"dtype": torch.float64}
 SPELLED_OUT = [name for name in NAMES if not name.endswith("_plus")]
 """The others pass on what they do not know."""
 
@@ -74,10 +73,8 @@ def test_shapes_and_scaled_features(name, kernel):
 def test_gaussian_is_softmax_without_norms(name):
     """Comparisons have one kernel of their own."""
     x, y = tokens(5, 4), tokens(6, 4, seed=1)
-    softmax, gaussian = (
-        kernel_matrix(feature_map(name, 4, 6, kernel=kernel, **DOUBLE), x, y)
-        for kernel in ("softmax", "gaussian")
-    )
+    maps = (feature_map(name, 4, 6, kernel=kernel, **DOUBLE) for kernel in ("softmax", "gaussian"))
+    softmax, gaussian = (kernel_matrix(fm, x, y) for fm in maps)
     if name in COMPARISONS:
         assert torch.equal(softmax, gaussian)
     else:
@@ -191,9 +188,8 @@ def test_a_class_tells_every_option_and_refuses_a_misspelled_one(name):
     defaults = ("softmax", "orthogonal", 0, None, None, None)
     assert tuple(told[setting].default for setting in settings) == defaults
     arguments = ", ".join(sorted(told))
-    with pytest.raises(
-        TypeError, match=f"^{made.__name__} takes the arguments {arguments}, got 's"
-    ):
+    message = f"^{made.__name__} takes the arguments {arguments}, got 's"
+    with pytest.raises(TypeError, match=message):
         made(4, 6, sed=1)
 
 
@@ -209,11 +205,8 @@ def test_numbers_of_numpy_and_lists():
     whole = feature_map("poisson", 2, 3, projection=[[0, 1], [2, 0], [1, 1]])
     assert torch.equal(whole.omega, torch.tensor([[0, 1], [2, 0], [1, 1]]))
     pair = ["iid", "halton"]
-    hybrids = [
-        feature_map("angular_hybrid", 2, 3, projection=p, shared_projections=False)
-        for p in (pair, tuple(pair))
-    ]
-    assert torch.equal(hybrids[0].weight, hybrids[1].weight)
+    build = partial(feature_map, "angular_hybrid", 2, 3, shared_projections=False)
+    assert torch.equal(build(projection=pair).weight, build(projection=tuple(pair)).weight)
 
 
 @pytest.mark.parametrize(
@@ -238,8 +231,7 @@ def test_lists_are_taken_as_tensors(name, options, heads):
     )
     for other in others:
         assert torch.equal(listed.keys(x), other.keys(x))
-        for ours, theirs in zip(listed.buffers(), other.buffers(), strict=True):
-            assert torch.equal(ours, theirs)
+        assert_close(list(listed.buffers()), list(other.buffers()), rtol=0, atol=0)
     for option in options:
         message = f"{option} must be made of .*numbers, got 'no'"
         rejects(message, feature_map, name, 4, 6, **{option: "no"})

@@ -202,9 +202,8 @@ def test_order_of_errors(count):
     mean = {}
     for name, measured in ORDER.items():
         omega = draw(name, 16 * count, 16, seed=13)
-        fm = feature_map(
-            "positive", 16, 16 * count, kernel="gaussian", projection=omega, dtype=torch.float64
-        )
+        options = {"kernel": "gaussian", "projection": omega, "dtype": torch.float64}
+        fm = feature_map("positive", 16, 16 * count, **options)
         estimates = (fm.queries(x) * fm.keys(y)).reshape(count, 16).sum(-1) * count
         assert z_score(estimates, exact).abs() < 4
         squares = (estimates - exact).square()
@@ -314,9 +313,8 @@ def test_walsh_hadamard(d):
     x = torch.randn(2, 8, generator=seeded(0), dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(fast_walsh_hadamard, (x,))
     for wrong in (0, 3, 6):
-        rejects(
-            f"x must be a power of two, got {wrong}", fast_walsh_hadamard, torch.zeros(2, wrong)
-        )
+        message = f"x must be a power of two, got {wrong}"
+        rejects(message, fast_walsh_hadamard, torch.zeros(2, wrong))
 
 
 @pytest.mark.parametrize(("m", "d"), [(3, 4), (4, 4), (11, 4), (13, 5), (7, 6), (5, 2)])

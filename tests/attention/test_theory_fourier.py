@@ -114,9 +114,8 @@ def test_svm_outputs_change_by_less(name):
     def output(K: Tensor) -> float:
         values, vectors = torch.linalg.eigh(K)
         features = ((vectors * values.clamp(min=0).sqrt()) @ vectors.mT).numpy()
-        machine = svm.LinearSVC(
-            loss="hinge", C=c / 15, fit_intercept=False, tol=1e-6, max_iter=200_000
-        ).fit(features[:15], labels)
+        options = {"loss": "hinge", "fit_intercept": False, "tol": 1e-6, "max_iter": 200_000}
+        machine = svm.LinearSVC(C=c / 15, **options).fit(features[:15], labels)
         return float(machine.decision_function(features[15:])[0])
 
     before, reached = output(exact), []
