@@ -486,7 +486,6 @@ def pictures(n: int, *shape: int) -> np.ndarray:
 
 def test_image_skeletons():
     """A patch averages all channels; its components are the inputs of its node alone."""
-    # A patch averages all channels; its components are the inputs of its node alone.
     images = pictures(5, 4, 5, 3)
     skeleton = c.image_skeleton(4, 5, [(2, 1, Exponential(0.25))], ReLU(), scale=2.0, channels=3)
     assert skeleton.num_columns == len(skeleton.inputs) == 60

@@ -92,12 +92,11 @@ def test_gradients_and_signed_policy(causal):
     phi_q, phi_k, v = (features(5, 3, seed=s).requires_grad_() for s in range(3))
     log_scale = (4 * features(5, 1, seed=3)).requires_grad_()
     mask = torch.tensor([True, True, False, True, True])
-
-    def compute(*tensors: Tensor) -> Tensor:
-        q, k, values, scale = tensors
-        return linear_attention(q, k, values, causal=causal, key_mask=mask, key_log_scale=scale)
-
-    assert torch.autograd.gradcheck(compute, (phi_q, phi_k, v, log_scale))
+    options = {"causal": causal, "key_mask": mask}
+    assert torch.autograd.gradcheck(
+        lambda q, k, v, scale: linear_attention(q, k, v, key_log_scale=scale, **options),
+        (phi_q, phi_k, v, log_scale),
+    )
     # A denominator that is rounding noise is raised to it; the output stays among the values.
     phi_q = torch.ones(2, 2, dtype=torch.float64)
     phi_k = torch.tensor([[1.0, -1.0], [-3.0, 3.0 + 1e-17]], dtype=torch.float64)
@@ -231,13 +230,12 @@ def test_the_floor():
     # Negative denominators, raised to a floor in range of what numbers can check.
     phi_q, phi_k, v = (features(5, 3, seed=s).requires_grad_() for s in range(3))
     floor = torch.full((5, 1), 2.0, dtype=torch.float64, requires_grad=True)
-
-    def compute(*tensors: Tensor) -> Tensor:
-        q, k, values, log_floor = tensors
-        return linear_attention(q, -k, values, causal=True, log_floor=log_floor)
-
-    assert torch.autograd.gradcheck(compute, (phi_q, phi_k, v, floor))
-    assert_close(compute(phi_q, phi_k, v, floor), -(phi_q @ phi_k.mT).tril() @ v / math.exp(2))
+    assert torch.autograd.gradcheck(
+        lambda q, k, v, floor: linear_attention(q, -k, v, causal=True, log_floor=floor),
+        (phi_q, phi_k, v, floor),
+    )
+    output = linear_attention(phi_q, -phi_k, v, causal=True, log_floor=floor)
+    assert_close(output, -(phi_q @ phi_k.mT).tril() @ v / math.exp(2))
 
 
 def test_errors():
