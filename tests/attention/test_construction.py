@@ -111,7 +111,6 @@ def test_resetting_takes_back_fitting_drawing_and_emptying(name, options):
     fm.double().reset_parameters()
     assert_close(list(fm.buffers()), list(double.buffers()))
     source = build(name, **options)
-    x = torch.rand(2, 20, 4, generator=torch.Generator().manual_seed(0)) + 1
     source.fit(x, 0.5 * x)
     with torch.device("meta"):
         fm = build(name, **options)

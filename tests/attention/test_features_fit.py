@@ -100,7 +100,6 @@ def test_diagonals(complex_a):
         assert_close(estimate, exact, rtol=1e-12, atol=0)
     # Of all moduli, the mean loss over all pairs is least at those of `fit`.
     x, y = data(2, 5, 3), 2 * data(2, 4, 3, seed=1) * torch.tensor([1.0, 1.0, -1.0])
-    options = {"complex_a": complex_a, **DOUBLE}
     fm = feature_map("complex_exponential", 3, 4, **options).fit(x, y)
     A = fm.A_real if fm.A_imag is None else torch.complex(fm.A_real, fm.A_imag)
     pairs = x.reshape(-1, 1, 3), y.reshape(1, -1, 3)

@@ -1,5 +1,6 @@
 """Masks as nn.MultiheadAttention has them: what is refused, and rows that see no key."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -98,21 +99,16 @@ def test_masks_one_a_head():
     """A compiled graph checks their shape."""
     _, ours = modules("positive")
     x = tokens(2, LENGTH, EMBED)
-    each = torch.ones(LENGTH, LENGTH).triu(1).bool().expand(2 * HEADS, LENGTH, LENGTH)
+    later = torch.ones(LENGTH, LENGTH).triu(1).bool()
+    each = later.expand(2 * HEADS, LENGTH, LENGTH)
     assert torch.equal(ours(x, x, x, attn_mask=each)[0], ours(x, x, x, is_causal=True)[0])
     assert torch.equal(ours(x, x, x, attn_mask=torch.zeros(4, 6, 6))[0], ours(x, x, x)[0])
     mixed = each.clone()
     mixed[1] = False
     rejects("None or the causal mask, got another mask of shape", ours, x, x, x, attn_mask=mixed)
     torch.compiler.reset()
-    _, ours = modules("positive")
-    x = tokens(2, LENGTH, EMBED)
-
-    def run(x: Tensor, mask: Tensor) -> Tensor:
-        return ours(x, x, x, attn_mask=mask, is_causal=True)[0]
-
-    compiled = torch.compile(run, backend="eager")
-    later = torch.ones(LENGTH, LENGTH).triu(1).bool()
-    assert_close(compiled(x, later), run(x, later))
+    compiled = torch.compile(partial(ours, is_causal=True), backend="eager")
+    assert_close(compiled(x, x, x, attn_mask=later)[0], ours(x, x, x, is_causal=True)[0])
     for shape in ((3, LENGTH, LENGTH), (2, 2, LENGTH, LENGTH)):
-        rejects(r"causal mask of shape \(6, 6\), got shape", compiled, x, later.expand(shape))
+        message, mask = r"causal mask of shape \(6, 6\), got shape", later.expand(shape)
+        rejects(message, compiled, x, x, x, attn_mask=mask)

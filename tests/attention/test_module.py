@@ -114,7 +114,6 @@ def test_states_travel_and_are_converted():
         ours.load_state_dict(exact_state)
     assert ours.redraw(torch.Generator().manual_seed(3)) is None
     assert not torch.equal(nested["attention"](x, x, x)[0], ours(x, x, x)[0])
-    exact = softmax_module()
     exact.in_proj_weight.requires_grad_(False)
     exact.out_proj.bias.requires_grad_(False)
     ours = RandomFeatureAttention.from_multihead(exact)
@@ -174,7 +173,6 @@ def test_transformer_layers_use_it():
         assert encoder(x, src_key_padding_mask=padding).isfinite().all()
     layer = nn.TransformerDecoderLayer(EMBED, HEADS, 16, dropout=0.0, batch_first=True).eval()
     x, memory = tokens(2, 5, EMBED), tokens(2, 7, EMBED, seed=1)
-    mask = nn.Transformer.generate_square_subsequent_mask(5)
     expected = layer(x, memory, tgt_mask=mask, tgt_is_causal=True)
     for name in ("self_attn", "multihead_attn"):
         converted = RandomFeatureAttention.from_multihead(getattr(layer, name), "positive", 4096)
