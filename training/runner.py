@@ -29,6 +29,7 @@ from training.algorithms.resuming import iterations_done, resume_newest, set_asi
 from training.algorithms.trainer import JobConfig
 from training.analysis.agents import check_device
 from training.collect import environments, pool
+from training.collect.checked import EnvironmentFault
 from training.collect.environments import make_env
 from training.collect.pool import InProcessPool, Pool, Worker, WorkerDiedError
 from training.collect.seeds import derived_seeds
@@ -223,7 +224,7 @@ class Algorithm(Generic[C]):
             if self._pool is None:
                 self._pool = self.open_pool(self.make_worker())
             return self._pool.run(tasks)
-        except (FloatingPointError, WorkerDiedError) as error:
+        except (FloatingPointError, EnvironmentFault, WorkerDiedError) as error:
             raise UserError(f"training stopped: {error}; the last checkpoint is intact") from None
         finally:
             torch.set_num_threads(threads)

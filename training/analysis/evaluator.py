@@ -18,6 +18,7 @@ from envs import Task
 from training.analysis.agents import Agent
 from training.analysis.intervals import wilson_interval
 from training.analysis.step_cost import measure
+from training.collect.checked import EnvironmentFault
 from training.collect.environments import completed
 from training.collect.episode import Episode, Policy, finite_numbers, run_episode
 from training.collect.outcomes import mean_success, outcomes_of
@@ -178,7 +179,7 @@ def _episodes(
     try:
         with closing(pool.in_order([_Task(agent, seed) for seed in seeds])) as results:
             yield from watched(results, agent.name, len(seeds), "episode", progress)
-    except FloatingPointError as error:
+    except (FloatingPointError, EnvironmentFault) as error:
         raise UserError(f"{agent.name}: {error}") from None
 
 

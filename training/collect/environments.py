@@ -8,13 +8,12 @@ command line, their configuration, or Python.
 import importlib
 import math
 import sys
-import traceback
 from typing import Any
 
 import gymnasium
 
 import envs
-import foveate_extras
+from training.collect.checked import Checked, reason
 from training.command.errors import UserError
 from training.io import config
 
@@ -37,7 +36,7 @@ def find_task(env_id: str) -> envs.Task | None:
             importlib.import_module(module)
         except Exception as error:  # importing a module can raise anything
             raise UserError(
-                f"cannot make the environment env_id = {env_id!r}: {_reason(error)}"
+                f"cannot make the environment env_id = {env_id!r}: {reason(error)}"
             ) from None
     return envs.find_task(env_id)
 
@@ -48,7 +47,8 @@ def same(env_id: str, other: str) -> bool:
 
 
 def make_env(env_id: str, settings: dict[str, Any], **extra: Any) -> gymnasium.Env:
-    """`gymnasium.make` with this project's environments registered.
+    """`gymnasium.make` with this project's environments registered, everything that comes from it
+    checked.
 
     Raises UserError if it fails, or if an untrusted id would import a module.
     """
@@ -59,23 +59,11 @@ def make_env(env_id: str, settings: dict[str, Any], **extra: Any) -> gymnasium.E
             f"import {module}, which only --env or your configuration may request"
         )
     try:
-        return gymnasium.make(env_id, disable_env_checker=True, **settings, **extra)
+        return Checked(gymnasium.make(env_id, disable_env_checker=True, **settings, **extra))
     except Exception as error:  # a constructor can raise anything
         raise UserError(
-            f"cannot make the environment env_id = {str(env_id)!r}: {_reason(error)}"
+            f"cannot make the environment env_id = {str(env_id)!r}: {reason(error)}"
         ) from None
-
-
-def _reason(error: Exception) -> str:
-    """The message of an exception in foreign code, on one line, with its location unless it is a
-    validation error.
-    """
-    missing = foveate_extras.explained("it", error)
-    said = " ".join(str(missing or error).split())
-    if said and isinstance(error, gymnasium.error.Error | ImportError | TypeError | ValueError):
-        return said
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}{': ' if said else ''}{said} ({place.filename}:{place.lineno})"
 
 
 def step_s(env: gymnasium.Env, unknown: float = math.nan) -> float:

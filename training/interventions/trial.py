@@ -16,6 +16,7 @@ import envs
 from envs.task import SUCCESS
 from training.analysis.agents import EVALUATION_SEED, Agent
 from training.collect.callables import as_policy
+from training.collect.checked import EnvironmentFault, checked
 from training.collect.episode import Episode, Policy, run_episode
 from training.collect.pool import WorkerDiedError, temporary_pool
 from training.command.errors import did_you_mean
@@ -190,7 +191,7 @@ def sight(
 
     Raises UserError if there are no images, or a number is not finite.
     """
-    subject = Given(policy, make_env)
+    subject = Given(policy, partial(checked, make_env))
     return sight_of(subject, name, seeds, images, interventions, smallest_loss, workers)
 
 
@@ -224,7 +225,7 @@ def sight_of(
             closing(pool.in_order(tasks)) as results,
         ):
             scenes = list(watched(results, name, len(tasks), "scene", progress))
-    except (FloatingPointError, WorkerDiedError) as error:
+    except (FloatingPointError, EnvironmentFault, WorkerDiedError) as error:
         raise UserError(f"{name}: {error}") from None
     headline = None if task is None else task.headline_outcome
     lower_is_better = [headline.name] if headline and headline.better == "down" else []

@@ -11,6 +11,7 @@ from typing import Any
 import gymnasium
 
 from training.analysis.agents import Agent
+from training.collect.checked import EnvironmentFault
 from training.collect.environments import render_modes, step_s
 from training.collect.episode import Episode, run_episode
 from training.collect.outcomes import described
@@ -59,7 +60,7 @@ def roll(
             finally:
                 if writer:
                     writer.close(keep=complete)
-    except FloatingPointError as error:
+    except (FloatingPointError, EnvironmentFault) as error:
         raise UserError(f"{agent.name}: {error}") from None
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"{agent.env_id} cannot be drawn here: {error}") from None

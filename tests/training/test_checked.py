@@ -1,0 +1,192 @@
+"""What comes from an environment is checked where it enters: one broken rule at a time."""
+
+import os
+import pickle
+from functools import partial
+
+import numpy as np
+import pytest
+
+from tests.helpers import refused
+from tests.training import fuzzed_env
+from tests.training.fuzzed_env import AT, STEPS
+from training import bc, demos, es, evaluate, rollout
+from training.collect.checked import Checked, EnvironmentFault
+from training.collect.environments import make_env
+from training.collect.episode import run_episode
+from training.interventions.trial import sight
+from training.io import checkpoint
+
+FUZZED = "tests.training.fuzzed_env:Fuzzed-v0"
+
+
+def boom(*_):
+    raise RuntimeError("simulator\nexploded")
+
+
+def scaled(factor, kind=np.float32):
+    return lambda value: (value * factor).astype(kind)
+
+
+def without(key):
+    return lambda value: {name: part for name, part in value.items() if name != key}
+
+
+def spoiled(value, at=0):
+    """One number replaced."""
+
+    def change(array):
+        array = array.astype(np.float64) if isinstance(value, float) else array.copy()
+        array.flat[at] = value
+        return array.astype(np.float32) if isinstance(value, float) else array
+
+    return change
+
+
+BROKEN = [
+    ("reset", lambda found: found[0], "reset returned"),
+    ("reset", None, "reset returned None"),
+    ("reset", boom, "failed at the reset with seed 7: RuntimeError: simulator exploded ("),
+    ("step", lambda found: (*found[:2], *found[3:]), "step returned a tuple of 4"),
+    ("step", None, "step returned None"),
+    ("step", list, "step returned ["),
+    ("step", boom, f"failed at step {AT} of the episode with seed 7: RuntimeError: simulator"),
+    ("observation", None, "the observation is None, where a dict is needed"),
+    ("observation", lambda found: found["numbers"], "the observation is an array of float32"),
+    ("observation", without("marks"), "holds the keys picture, numbers, pair, where its space"),
+    ("observation", lambda found: {**found, "more": 1}, "pair, marks, more, where its space has"),
+    ("picture", scaled(1 / 255), "observation picture holds numbers of type float32, such as 0."),
+    ("picture", lambda p: np.full(p.shape, 300), "holds 300, which does not fit the type uint8"),
+    ("picture", lambda p: np.full(p.shape, -1), "holds -1, which does not fit the type uint8"),
+    ("picture", lambda p: p[..., 0], "has the shape (12, 16), where its space has (12, 16, 3)"),
+    ("picture", lambda p: p[None], "has the shape (1, 12, 16, 3)"),
+    ("picture", lambda p: p.transpose(2, 0, 1), "has the shape (3, 12, 16)"),
+    ("picture", lambda p: p[:0], "has the shape (0, 16, 3)"),
+    ("picture", None, "observation picture is None"),
+    ("numbers", spoiled(np.nan), "numbers has 1 of 3 numbers that are not finite, the first nan"),
+    ("numbers", spoiled(np.inf, 2), "not finite, the first inf"),
+    ("numbers", spoiled(-np.inf), "not finite, the first -inf"),
+    ("numbers", lambda n: np.full(3, 1e300), "holds 1e+300, which does not fit the type float32"),
+    ("numbers", lambda n: n[:2], "has the shape (2,), where its space has (3,)"),
+    ("numbers", lambda n: n.astype(str), "where numbers of type float32 are needed"),
+    ("numbers", lambda n: n.astype(complex), "where numbers of type float32 are needed"),
+    ("numbers", lambda n: n.astype(object), "where numbers of type float32 are needed"),
+    ("numbers", [[1.0], [1.0, 2.0]], "where numbers of type float32 are needed"),
+    ("choice", 6, "observation pair.0 holds 6, where its space is Discrete(4, start=2)"),
+    ("choice", 1, "observation pair.0 holds 1"),
+    ("choice", 3.5, "observation pair.0 holds numbers of type float64, such as 3.5"),
+    ("choice", np.array([3]), "observation pair.0 has the shape (1,)"),
+    ("choices", np.array([1, 2]), "observation pair.1 holds 2, where its space is MultiDiscrete"),
+    ("marks", np.array([0, 2], np.int8), "observation marks holds 2"),
+    ("reward", None, "the reward is None, where one number is needed"),
+    ("reward", np.ones(1), "the reward is an array of float64 of shape (1,)"),
+    ("reward", "1", "the reward is '1' (str)"),
+    ("reward", [1.0], "the reward is [1.0] (list)"),
+    ("reward", {"task": 1}, "the reward is {'task': 1} (dict)"),
+    ("reward", 1j, "the reward is 1j (complex)"),
+    ("reward", np.nan, "the reward is nan, where a finite number is needed"),
+    ("reward", np.float32("inf"), "the reward is inf"),
+    ("terminated", None, "terminated is None, where true or false is needed"),
+    ("terminated", "False", "terminated is 'False' (str)"),
+    ("truncated", np.zeros(2, bool), "truncated is an array of bool of shape (2,)"),
+    ("truncated", 0.5, "truncated is 0.5 (float)"),
+    ("info", None, "info is None, where a dict is needed"),
+    ("info", [], "info is [] (list), where a dict is needed"),
+    *(
+        (key, value, f"info['{key}'] is {said}")
+        for key in ("success", "is_success")
+        for value, said in (
+            ({"task": False}, "{'task': False} (dict), where true or false, 0 or 1"),
+            ("False", "'False' (str)"),
+            (np.nan, "nan (float)"),
+            (0.5, "0.5 (float)"),
+            (np.array([1, 0]), "an array of int64 of shape (2,)"),
+            (None, "None"),
+        )
+    ),
+]
+
+
+class Still:
+    """The action zero."""
+
+    def reset(self):
+        pass
+
+    def act(self, observation):
+        return np.zeros(2, np.float32)
+
+
+def played(where="", change=None, at=None, seen=None):
+    at = (0 if where == "reset" else AT) if at is None else at
+    keep = seen and (lambda env, observation, *_: seen.append(observation))
+    with make_env("Fuzzed-v0", {"where": where, "change": change, "at": at}) as env:
+        return run_episode(env, Still(), 7, on_step=keep or None)
+
+
+@pytest.mark.parametrize(("where", "change", "sentence"), BROKEN)
+def test_a_broken_rule_is_one_sentence(where, change, sentence):
+    with pytest.raises(EnvironmentFault) as caught:
+        played(where, change)
+    said = str(caught.value)
+    assert sentence in said
+    assert "\n" not in said
+    assert said.startswith("Fuzzed-v0")
+    assert ("at the reset with" if where == "reset" else f"at step {AT} of the episode with") in said
+    assert "seed 7" in said
+    assert str(pickle.loads(pickle.dumps(caught.value))) == said
+
+
+@pytest.mark.parametrize("where", ["picture", "numbers", "info"])
+def test_a_reset_is_checked_as_steps_are(where):
+    with pytest.raises(EnvironmentFault, match="Fuzzed-v0, at the reset with seed 7: "):
+        played(where, None, at=0)
+
+
+@pytest.mark.parametrize(
+    ("where", "change", "kind"),
+    [
+        ("numbers", lambda n: n.astype(np.float64), np.float32),
+        ("numbers", lambda n: n.astype(">f4"), np.float32),
+        ("numbers", lambda n: n.astype(np.float16), np.float32),
+        ("numbers", lambda n: [1.0, 2.0, 3.0], np.float32),
+        ("numbers", lambda n: np.array([1, 2, 3]), np.float32),
+        ("numbers", lambda n: n + 100, np.float32),  # bounds may be left, as of LunarLander-v3
+        ("picture", lambda p: p.astype(np.int64), np.uint8),
+        ("marks", np.array([True, False]), np.int8),
+        ("choice", 3, None),
+        ("choice", np.array(3), None),
+        ("reward", np.float32(0.5), None),
+        ("reward", np.array(1.0), None),
+        ("reward", 1, None),
+        ("terminated", np.bool_(False), None),
+        ("truncated", 0, None),
+        ("pair", list, None),
+    ],
+)
+def test_what_fits_passes_in_the_types_of_the_space(where, change, kind):
+    seen = [None]
+    episode = played(where, change, seen=seen)
+    assert (episode.steps, episode.success) == (STEPS, True)
+    if kind is not None:
+        assert {observation[where].dtype for observation in seen[1:]} == {np.dtype(kind)}
+
+
+@pytest.mark.parametrize("key", ["success", "is_success"])
+@pytest.mark.parametrize(
+    ("value", "right"),
+    [(0, False), (1, True), (1.0, True), (np.bool_(0), False), (np.array([1.0]), True)],
+)
+def test_success_has_two_names_and_one_meaning(key, value, right):
+    with make_env("Fuzzed-v0", {"where": key, "change": value, "at": STEPS}) as env:
+        episode = run_episode(env, Still(), 7)
+    assert episode.success is right
+    assert episode.info["success"] is right
+
+
+@pytest.mark.parametrize("name", ["observation_space", "action_space"])
+def test_a_space_is_needed(name):
+    env = fuzzed_env.FuzzedEnv()
+    setattr(env, name, None)
+    with pytest.raises(EnvironmentFault, match=f"its {name} is None, where a Gymnasium space"):
+        Checked(env)

@@ -1,0 +1,284 @@
+"""The check of everything that comes from an environment; `make_env` puts it around each one.
+
+What passes has the types and shapes of the observation space, finite numbers, a reward that is a
+number, flags that are true or false, and `info["success"]`, if anything says it, as a bool.
+"""
+
+import math
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.error import DependencyNotInstalled
+from numpy.typing import NDArray
+
+import envs
+import foveate_extras
+from envs.task import SUCCESS
+from training.command.errors import UserError, shown
+
+_LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+_SUCCESS = (SUCCESS, "is_success")
+"""Keys of `info` that may say whether an episode succeeded; the first has precedence."""
+
+
+class EnvironmentFault(UserError):
+    """Raised when an environment breaks the interface of Gymnasium, or fails."""
+
+
+def reason(error: BaseException) -> str:
+    """The message of an exception in foreign code, on one line, with its location unless it is a
+    validation error.
+    """
+    missing = foveate_extras.explained("it", error)
+    said = " ".join(str(missing or error).split())
+    if said and isinstance(error, gymnasium.error.Error | ImportError | TypeError | ValueError):
+        return said
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}{': ' if said else ''}{said} ({place.filename}:{place.lineno})"
+
+
+class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """An environment of which every value is checked.
+
+    Numbers of another type are converted to the space's where they fit: floats to floats, whole
+    numbers to any type that holds them. Bounds of a Box may be left.
+
+    Raises:
+        EnvironmentFault: at the first value that breaks the interface, naming the environment,
+            the value, the step and the seed; also for an exception of the environment.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self._name, self._when, self._step = envs.name_of(env), "when it was made", 0
+        self._episode = "an episode that was not begun"
+        for name in ("observation_space", "action_space"):
+            space = getattr(env, name, None)
+            if not isinstance(space, gymnasium.Space):
+                self._refuse(f"its {name} is {shown(space)}, where a Gymnasium space is needed")
+        self._space = env.observation_space
+
+    def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+        """Reset, with everything checked."""
+        seed = arguments.get("seed")
+        self._episode = "an episode without seed" if seed is None else f"seed {seed}"
+        self._step, self._when = 0, f"at the reset with {self._episode}"
+        found = self._call(self.env.reset, **arguments)
+        if not (isinstance(found, tuple) and len(found) == 2):
+            self._refuse(f"reset returned {_kind(found)}, where (observation, info) is needed")
+        observation, info = found
+        return self._read(observation, self._space, ""), self._info(info)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """One step, with everything checked."""
+        self._step += 1
+        self._when = ""
+        found = self._call(self.env.step, action)
+        if not (isinstance(found, tuple) and len(found) == 5):
+            self._refuse(
+                f"step returned {_kind(found)}, where (observation, reward, terminated, truncated, "
+                "info) is needed"
+            )
+        observation, reward, terminated, truncated, info = found
+        return (
+            self._read(observation, self._space, ""),
+            self._reward(reward),
+            self._flag(terminated, "terminated"),
+            self._flag(truncated, "truncated"),
+            self._info(info),
+        )
+
+    def render(self) -> Any:
+        """A frame. Raises UserError if it cannot be drawn."""
+        try:
+            return self.env.render()
+        except (UserError, NotImplementedError):
+            raise
+        except Exception as error:  # drawing needs drivers and windows that may be missing
+            raise UserError(f"{self._name} cannot be drawn here: {reason(error)}") from error
+
+    def close(self) -> None:
+        """Close it; a failure is a warning, as the work is done."""
+        try:
+            self.env.close()
+        except Exception as error:
+            if sys.stderr is not None:
+                text = f"warning: {self._name} could not be closed: {reason(error)}"
+                print(text, file=sys.stderr)
+
+    def _call(self, function: Callable[..., Any], *values: Any, **named: Any) -> Any:
+        try:
+            return function(*values, **named)
+        except (UserError, DependencyNotInstalled):
+            raise
+        except Exception as error:  # a simulator can raise anything
+            raise EnvironmentFault(
+                f"{self._name} failed {self._moment()}: {reason(error)}"
+            ) from error
+
+    def _moment(self) -> str:
+        return self._when or f"at step {self._step} of the episode with {self._episode}"
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise EnvironmentFault(f"{self._name}, {self._moment()}: {what}")
+
+    def _read(self, value: Any, space: gymnasium.Space[Any], key: str) -> Any:
+        """An observation, or a part of it, with the types of its space."""
+        parts: Any
+        if isinstance(space, spaces.Dict):
+            if not isinstance(value, Mapping):
+                self._refuse(f"{_part(key)} is {_kind(value)}, where a dict is needed")
+            if value.keys() != space.spaces.keys():
+                self._refuse(
+                    f"{_part(key)} holds the keys {_names(value)}, where its space has "
+                    f"{_names(space.spaces)}"
+                )
+            parts = {
+                name: self._read(value[name], one, f"{key}.{name}" if key else str(name))
+                for name, one in space.spaces.items()
+            }
+            same = all(parts[name] is value[name] for name in parts)
+            return value if same else parts
+        if isinstance(space, spaces.Tuple):
+            if not isinstance(value, tuple | list) or len(value) != len(space.spaces):
+                self._refuse(
+                    f"{_part(key)} is {_kind(value)}, where a tuple of {len(space.spaces)} parts "
+                    "is needed"
+                )
+            return tuple(
+                self._read(one, of, f"{key}.{i}" if key else str(i))
+                for i, (one, of) in enumerate(zip(value, space.spaces, strict=True))
+            )
+        return self._leaf(value, space, key) if isinstance(space, _LEAVES) else value
+
+    def _leaf(self, value: Any, space: Any, key: str) -> Any:
+        """The numbers of one part."""
+        fits = type(value) is np.ndarray and value.dtype == space.dtype and value.flags.aligned
+        array = value if fits else self._converted(value, space.dtype, key)
+        if array.shape != space.shape:
+            self._refuse(
+                f"{_part(key)} has the shape {array.shape}, where its space has {space.shape}"
+            )
+        if array.dtype.kind == "f":
+            if not np.isfinite(array).all():
+                odd = array[~np.isfinite(array)]
+                self._refuse(
+                    f"{_part(key)} has {odd.size} of {array.size} numbers that are not finite, the "
+                    f"first {odd.flat[0]}"
+                )
+        elif not isinstance(space, spaces.Box):
+            low: Any = 0
+            high: Any = 1
+            if not isinstance(space, spaces.MultiBinary):
+                count = space.n if isinstance(space, spaces.Discrete) else space.nvec
+                low, high = space.start, space.start + count - 1
+            out = (array < low) | (array > high)
+            if out.any():
+                wrong = array[out].flat[0]
+                self._refuse(f"{_part(key)} holds {wrong}, where its space is {space}")
+        return value if fits or (array.dtype.kind in "iu" and np.isscalar(value)) else array[()]
+
+    def _converted(self, value: Any, dtype: np.dtype[Any], key: str) -> NDArray[Any]:
+        """Numbers in the space's type. Refuses those that do not fit it."""
+        try:
+            array = np.asarray(value)
+        except (TypeError, ValueError):
+            array = np.empty((), object)
+        if array.dtype.kind not in "biuf":
+            self._refuse(
+                f"{_part(key)} is {_kind(value)}, where numbers of type {dtype} are needed"
+            )
+        if array.dtype.kind == "f" and dtype.kind != "f":
+            self._refuse(
+                f"{_part(key)} holds numbers of type {array.dtype}, such as {_example(array)}, "
+                f"which do not fit the type {dtype} of its space"
+            )
+        with np.errstate(all="ignore"):
+            cast = array.astype(dtype)
+        lost = np.isinf(cast) & np.isfinite(array) if dtype.kind == "f" else cast != array
+        if lost.any():
+            self._refuse(
+                f"{_part(key)} holds {array[lost].flat[0]}, which does not fit the type {dtype} of "
+                "its space"
+            )
+        return cast
+
+    def _reward(self, reward: Any) -> float:
+        if type(reward) is not float:
+            array = np.asarray(None if isinstance(reward, list | tuple) else reward)
+            if array.dtype.kind not in "biuf" or array.ndim:
+                self._refuse(f"the reward is {_kind(reward)}, where one number is needed")
+            reward = float(array)
+        if not -math.inf < reward < math.inf:
+            self._refuse(f"the reward is {reward}, where a finite number is needed")
+        number: float = reward
+        return number
+
+    def _flag(self, value: Any, name: str) -> bool:
+        if type(value) is bool:
+            return value
+        if (found := truth(value)) is None:
+            self._refuse(f"{name} is {_kind(value)}, where true or false is needed")
+        return found
+
+    def _info(self, info: Any) -> dict[str, Any]:
+        if not isinstance(info, dict):
+            self._refuse(f"info is {_kind(info)}, where a dict is needed")
+        for key in _SUCCESS:
+            if key in info:
+                value = info[key]
+                if type(value) is not bool or key != SUCCESS:
+                    if (found := truth(value)) is None:
+                        self._refuse(
+                            f"info[{key!r}] is {_kind(value)}, where true or false, 0 or 1, or an "
+                            "array of one of them is needed"
+                        )
+                    info = {**info, SUCCESS: found}
+                break
+        return info
+
+
+def checked(make: Callable[[], gymnasium.Env[Any, Any]]) -> gymnasium.Env[Any, Any]:
+    """An environment of another factory than `make_env`, checked."""
+    return Checked(make())
+
+
+def truth(value: Any) -> bool | None:
+    """A bool, 0 or 1, or an array of one of these, as a bool; None for anything else."""
+    if isinstance(value, str | bytes | Mapping) or value is None:
+        return None
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):
+        return None
+    if array.dtype.kind not in "biuf" or array.size != 1 or array.item() not in (0, 1):
+        return None
+    return bool(array.item())
+
+
+def _part(key: str) -> str:
+    return f"observation {key}" if key else "the observation"
+
+
+def _names(keys: Mapping[Any, Any]) -> str:
+    return ", ".join(map(str, keys)) or "none"
+
+
+def _example(array: NDArray[Any]) -> str:
+    fractions = array[array != np.floor(array)] if array.size else array
+    return str((fractions if fractions.size else array).flat[0]) if array.size else "none"
+
+
+def _kind(value: Any) -> str:
+    """What came, for a sentence."""
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype} of shape {value.shape}"
+    if isinstance(value, tuple):
+        return f"a tuple of {len(value)}"
+    said = " ".join(shown(value).split())
+    return said if value is None else f"{said} ({type(value).__name__})"
