@@ -86,6 +86,7 @@ class Algorithm(Generic[C]):
             check_device(device)
         self.env, self._env_passed_on = make_env(config.env_id, config.env), False
         self._pool: Pool[Any, Any] | None = None
+        self._newest: Path | None = None if start is None else start.path
         self.progress: Any = self.Progress()
         try:
             self.policy: Any = _build(config.env_id, config.policy, self.env)
@@ -180,7 +181,27 @@ class Algorithm(Generic[C]):
         tensors, state = self.state()
         state = {"progress": dataclasses.asdict(self.progress), **state}
         plain = configuration.dump(self.config)
+        self._check_finite()
         checkpoint.save_in_run(run, self.progress.iteration, self.policy, tensors, plain, state)
+        self._newest = checkpoint.in_run(run)[-1]
+
+    @property
+    def newest(self) -> str:
+        """Which checkpoint is the newest, for the end of a sentence."""
+        if self._newest is None:
+            return "no checkpoint was written"
+        return f"the newest checkpoint, {self._newest}, is intact"
+
+    def _check_finite(self) -> None:
+        """UserError, before anything is written, if the policy is not finite."""
+        numbers = dict(self.policy.named_parameters())
+        numbers |= {k: v for k, v in self.policy.state_dict().items() if "normaliser" in k}
+        for name, values in numbers.items():
+            if not bool(values.isfinite().all()):
+                raise UserError(
+                    f"training stopped: {name} of the policy has numbers that are not finite after "
+                    f"iteration {self.progress.iteration}; {self.newest}"
+                )
 
     @property
     def settings(self) -> tuple[str, dict[str, Any], dict[str, Any]]:
@@ -225,7 +246,7 @@ class Algorithm(Generic[C]):
                 self._pool = self.open_pool(self.make_worker())
             return self._pool.run(tasks)
         except (FloatingPointError, EnvironmentFault, WorkerDiedError) as error:
-            raise UserError(f"training stopped: {error}; the last checkpoint is intact") from None
+            raise UserError(f"training stopped: {error}; {self.newest}") from None
         finally:
             torch.set_num_threads(threads)
 

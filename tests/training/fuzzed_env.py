@@ -14,11 +14,12 @@ class FuzzedEnv(gymnasium.Env):
     """Spaces of every kind. `change` replaces what `where` names: "reset" or "step" (all that is
     returned), "observation", "picture", "numbers", "choice", "choices", "marks", "reward",
     "terminated", "truncated", "info", or a key of `info`; at step AT, or with `at` = 0 at reset.
+    With `boxes` it has no parts but Boxes.
     """
 
     metadata = {"render_modes": [], "render_fps": 20}  # noqa: RUF012
 
-    def __init__(self, where="", change=None, at=AT, expert=False):
+    def __init__(self, where="", change=None, at=AT, boxes=False):
         self.observation_space = spaces.Dict(
             {
                 "picture": spaces.Box(0, 255, (12, 16, 3), np.uint8),
@@ -29,6 +30,10 @@ class FuzzedEnv(gymnasium.Env):
                 "marks": spaces.MultiBinary(2),
             }
         )
+        if boxes:
+            self.observation_space = spaces.Dict(
+                {key: self.observation_space[key] for key in ("picture", "numbers")}
+            )
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self._where, self._change, self._at = where, change, at
 
@@ -47,6 +52,7 @@ class FuzzedEnv(gymnasium.Env):
             "pair": (self._new("choice", np.int64(3)), self._new("choices", choices)),
             "marks": self._new("marks", np.ones(2, np.int8)),
         }
+        found = {key: found[key] for key in self.observation_space.spaces}
         return self._new("observation", found)
 
     def reset(self, *, seed=None, options=None):

@@ -1,6 +1,5 @@
 """What comes from an environment is checked where it enters: one broken rule at a time."""
 
-import os
 import pickle
 from functools import partial
 
@@ -10,12 +9,12 @@ import pytest
 from tests.helpers import refused
 from tests.training import fuzzed_env
 from tests.training.fuzzed_env import AT, STEPS
-from training import bc, demos, es, evaluate, rollout
+from training import bc, demos, es, evaluate, ppo, rollout
 from training.collect.checked import Checked, EnvironmentFault
 from training.collect.environments import make_env
 from training.collect.episode import run_episode
 from training.interventions.trial import sight
-from training.io import checkpoint
+from training.io.config import UserError
 
 FUZZED = "tests.training.fuzzed_env:Fuzzed-v0"
 
@@ -53,8 +52,8 @@ BROKEN = [
     ("step", boom, f"failed at step {AT} of the episode with seed 7: RuntimeError: simulator"),
     ("observation", None, "the observation is None, where a dict is needed"),
     ("observation", lambda found: found["numbers"], "the observation is an array of float32"),
-    ("observation", without("marks"), "holds the keys picture, numbers, pair, where its space"),
-    ("observation", lambda found: {**found, "more": 1}, "pair, marks, more, where its space has"),
+    ("observation", without("marks"), "holds the keys numbers, pair, picture, where its"),
+    ("observation", lambda found: {**found, "more": 1}, "pair, picture, more, where its space has"),
     ("picture", scaled(1 / 255), "observation picture holds numbers of type float32, such as 0."),
     ("picture", lambda p: np.full(p.shape, 300), "holds 300, which does not fit the type uint8"),
     ("picture", lambda p: np.full(p.shape, -1), "holds -1, which does not fit the type uint8"),
@@ -132,7 +131,9 @@ def test_a_broken_rule_is_one_sentence(where, change, sentence):
     assert sentence in said
     assert "\n" not in said
     assert said.startswith("Fuzzed-v0")
-    assert ("at the reset with" if where == "reset" else f"at step {AT} of the episode with") in said
+    assert (
+        "at the reset with" if where == "reset" else f"at step {AT} of the episode with"
+    ) in said
     assert "seed 7" in said
     assert str(pickle.loads(pickle.dumps(caught.value))) == said
 
@@ -190,3 +191,37 @@ def test_a_space_is_needed(name):
     setattr(env, name, None)
     with pytest.raises(EnvironmentFault, match=f"its {name} is None, where a Gymnasium space"):
         Checked(env)
+
+
+COMMANDS = {
+    "es": (es, ["searcher.name=ars", "popsize=4", "terrains=1", "center_terrains=1", "workers=1"]),
+    "bc": (bc, ["expert_episodes=2", "episodes=2", "updates=2", "workers=1"]),
+    "ppo": (ppo, ["steps=12", "batch_size=6", "workers=1"]),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_training_says_it_and_writes_nothing_after_it(name, tmp_path, capsys):
+    command, settings = COMMANDS[name]
+    words = [f"env_id={FUZZED}", "env.where=numbers", "env.change=[1,1.0e+300,1]", "iterations=1"]
+    refused(
+        capsys, command, ["--out", str(tmp_path / "run"), "--set", *words, *settings],
+        f"training stopped: Fuzzed-v0, at step {AT} of the episode with seed ",
+        ": observation numbers holds 1e+300, which does not fit the type float32 of its space; ",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [evaluate, rollout, demos])
+def test_playing_says_it(command, tmp_path, capsys):
+    playing = ["--policy", "random"] if command is not demos else ["--out", str(tmp_path / "out")]
+    playing += ["--episodes", "1", "--set", "boxes=true", "where=numbers", "change=[1,1.0e+300,1]"]
+    refused(
+        capsys, command, ["--env", FUZZED, *playing],
+        f"Fuzzed-v0, at step {AT} of the episode with seed ", "numbers holds 1e+300, which",
+    )  # fmt: skip
+
+
+def test_sight_says_it():
+    make = partial(fuzzed_env.FuzzedEnv, "numbers", [1, np.nan, 1])
+    with pytest.raises(UserError, match="policy: FuzzedEnv, at step 3 of the episode with seed"):
+        sight(Still(), make, seeds=[1])

@@ -212,8 +212,9 @@ def test_nan_stops_the_run_and_keeps_the_checkpoint(job, tmp_path, capsys):
     run = tmp_path / "run"
     path = job(env={"episode_s": 0.15, "nan_after": 2})
     refused(
-        capsys, es, ["--config", path, "--out", str(run)], "the rewards of the episode with seed"
-    )
+        capsys, es, ["--config", path, "--out", str(run)], "Toy-v0, at step 3 of the episode with",
+        ": the reward is nan", f"; the newest checkpoint, {run / 'checkpoints' / '000000.'}",
+    )  # fmt: skip
     assert list(checkpoints(run)) == ["000000.safetensors"]
     first = checkpoint.load(checkpoint.resolve(run))
     broken = {k: v * torch.nan if "normaliser" not in k else v for k, v in first.policy.items()}

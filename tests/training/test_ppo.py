@@ -249,7 +249,7 @@ def test_a_policy_of_another_trainer_goes_on(job, tmp_path):
         ({"policy": {"repair": "full"}}, "policy.repair must be none in training.ppo"),
         ({"trainer": "es"}, "is for the trainer es, whose command is python -m training.es, not"),
         ({"device": "cuda:99"}, "device cuda:99 cannot be used here"),
-        ({"env": {"nan_after": 1}}, "rewards of the episode"),
+        ({"env": {"nan_after": 1}}, "the reward is nan"),
         ({"learning_rate": 1e6}, "parameters that are not finite"),
     ],
 )
