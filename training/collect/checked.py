@@ -97,7 +97,7 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
         """A frame. Raises UserError if it cannot be drawn."""
         try:
             return self.env.render()
-        except (UserError, NotImplementedError):
+        except (UserError, NotImplementedError, DependencyNotInstalled):
             raise
         except Exception as error:  # drawing needs drivers and windows that may be missing
             raise UserError(f"{self._name} cannot be drawn here: {reason(error)}") from error
