@@ -28,18 +28,18 @@ COPIED = ("attention", "tests", "pyproject.toml")
 
 # The longest matching prefix decides; the quickest test comes first. `tests/attention/test_X.py`.
 TESTS = {
-    "attention/": "kernels maps linear features_numerics theory scores precision module",
+    "attention/": "kernels refusals maps linear features_numerics theory scores precision module",
     "attention/compositional/": "compositional",
     "attention/estimators.py": "estimators_sklearn",
-    "attention/features/": "features_exact features_fit features_numerics theory maps precision",
-    "attention/hybrid/": "hybrid hybrid_clustered hybrid_composition theory maps",
+    "attention/features/": "features_exact refusals features_fit features_numerics theory maps",
+    "attention/hybrid/": "hybrid refusals hybrid_clustered hybrid_composition theory maps",
     "attention/decoding.py": "recurrent module",
     "attention/recurrent.py": "recurrent linear precision module",
     "attention/memory/": "memory",
     "attention/module.py": "module precision recurrent",
     "attention/streaming.py": "linear recurrent precision module",
     "attention/linear.py": "linear precision maps module recurrent",
-    "attention/projections/": "projections hybrid_composition estimators",
+    "attention/projections/": "projections refusals hybrid_composition estimators",
     "attention/theory/": "theory theory_bounds theory_hybrids theory_maps features_fit",
 }
 # Compiling takes seconds and checks no numbers beyond those of the other tests.

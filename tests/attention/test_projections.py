@@ -299,8 +299,8 @@ def test_default_device_and_dimension_one(name):
     if name not in SIMPLEX:
         assert attention.projection(name, 2, 1).shape == (2, 1)
         return
-    with pytest.raises(ValueError, match="d must be at least 2 for a simplex projection, got 1"):
-        attention.projection(name, 2, 1)
+    message = "d must be at least 2 for a simplex projection, got 1"
+    rejects(message, attention.projection, name, 2, 1)
 
 
 @pytest.mark.parametrize("d", [1, 2, 4, 8, 64])

@@ -21,6 +21,7 @@ MARGIN = "margin must be a finite number of at least 0, got"
 POSITIVE = "must be a positive finite number, got"
 REAL = "must be made of real numbers, got"
 LAMBDA_COUNT = "num_lambda_features must be at least 1, got 0"
+CENTERS = {"query_centers": ones(2, 3), "key_centers": ones(3, 3)}
 OPTIONS = {
     "oprf": [
         ({"A": 0.1}, "A must be at most 0, got 0.1"),
@@ -125,10 +126,9 @@ OPTIONS = {
         ({"coefficients": "gaussian", "num_lambda_features": 0}, LAMBDA_COUNT),
         ({"coefficients": "gaussian", "lambda_features": "sine"}, "of positive, trig, got 'sine'"),
         ({"num_pairs": 0}, "num_pairs must be at least 1, got 0"),
-        ({"query_centers": ones(2, 3), "key_centers": ones(3, 3), "num_pairs": 7},
-         "num_pairs must be at most 6, the number of pairs of clusters, got 7"),
+        ({**CENTERS, "num_pairs": 7}, "at most 6, the number of pairs of clusters, got 7"),
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
