@@ -21,6 +21,8 @@ CONTRACT = "contract.json"
 FORMAT, VERSION = "foveate-contract", 1
 MODELS = {"onnx": "model.onnx", "pt2": "model.pt2"}
 """File names of models by kind."""
+OUTSIDE = ("pass", "clip", "refuse")
+"""Treatments of observed numbers out of bounds; a contract without the entry refuses them."""
 _LARGEST_JSON = 4 << 20
 _LARGEST = 1 << 25  # numbers of all inputs and states together
 _DTYPES = (
@@ -39,6 +41,8 @@ class Port:
     low: NDArray[Any] | None = None
     """Lower bounds, broadcast to the shape; None: no bound."""
     high: NDArray[Any] | None = None
+    outside: str = "refuse"
+    """Treatment of numbers out of bounds, one of `OUTSIDE`."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,10 @@ def _port(given: dict[str, Any]) -> Port:
         raise ValueError(f"shape of {name} must be of at most {_LARGEST} numbers, got {shape}")
     kind = np.dtype(dtype)
     low, high = (_bound(given.get(side), sizes, kind) for side in ("low", "high"))
-    return Port(name, sizes, kind, low, high)
+    outside = given.get("outside", "refuse")
+    if outside not in OUTSIDE:
+        raise ValueError(f"outside of {name} must be one of {', '.join(OUTSIDE)}, got {outside!r}")
+    return Port(name, sizes, kind, low, high, outside)
 
 
 def _bound(given: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:

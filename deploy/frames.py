@@ -4,10 +4,11 @@ They need NumPy alone, and OpenCV for a camera. Each source is called for an obs
 it with its time stamp of `time.monotonic()`.
 """
 
+import atexit
 import threading
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,18 @@ from numpy.typing import NDArray
 
 from deploy.contract_file import Port
 
-__all__ = ["Camera", "Drawn", "Recorded", "Seen"]
+__all__ = ["Camera", "Cameras", "Drawn", "Recorded", "Seen", "StreamEndError"]
 
 Seen = tuple[dict[str, NDArray[Any]], float]
 """An observation by its parts and its time stamp, seconds of `time.monotonic()`."""
 _LARGEST_BYTES = 1 << 30
 _FIRST_FRAME_S = 10.0
+_READ_TIMEOUT_MS = 2000  # of a camera at an address, so that its thread can be closed
+_RECONNECT_S = 0.2
+
+
+class StreamEndError(EOFError):
+    """A live camera gives no more frames."""
 
 
 class Drawn:
@@ -89,73 +96,165 @@ class Recorded:
 class Camera:
     """The latest frame of a live camera, or the next frame of a video, as one input.
 
-    A thread reads a live camera, so that no frame is buffered. Frames are resized and RGB.
+    A thread reads a live camera, so that no frame is buffered. Frames are resized; they are RGB, or
+    grey where the input has one channel.
 
     Args:
         source: number, device (/dev/video0) or address (http://..., rtsp://...) of a live camera,
             or path of a video, as `cv2.VideoCapture` takes them.
-        port: the input, uint8 (rows, columns, 3).
+        port: the input, uint8: (rows, columns, 3), (3, rows, columns), or with 1 or no channel.
         others: the other parts of every observation.
+        reconnect: open a live camera again when its stream ends.
 
     Raises:
         ValueError: one sentence, for an input of another shape or type, or a source without frames.
+        ImportError: one sentence, without OpenCV.
     """
 
     begins = False
 
-    def __init__(self, source: int | str, port: Port, others: Mapping[str, NDArray[Any]]) -> None:
-        if len(port.shape) != 3 or port.shape[2] != 3 or port.dtype != np.uint8:
+    def __init__(
+        self,
+        source: int | str,
+        port: Port,
+        others: Mapping[str, NDArray[Any]],
+        *,
+        reconnect: bool = False,
+    ) -> None:
+        if not takes_pictures(port):
             raise ValueError(
-                f"an input for a camera must be uint8 (rows, columns, 3), got {port.name}, "
-                f"{port.dtype} {port.shape}"
+                "an input for a camera must be uint8 (rows, columns, 3), (3, rows, columns), or "
+                f"with 1 or no channel, got {port.name}, {port.dtype} {port.shape}"
             )
-        import cv2
+        try:
+            import cv2
+        except ImportError as error:
+            raise ImportError(
+                f"a camera is read by OpenCV, which cannot be imported ({error}): "
+                "pip install opencv-python-headless"
+            ) from None
 
         self._cv2, self._port, self._others = cv2, port, dict(others)
-        self._capture = cv2.VideoCapture(source)
+        self._source, self._reconnect = source, reconnect
         self._live = _is_live(source)
+        self._capture = self._opened()
         self._newest: Seen | None = None
+        self._returned: Seen | None = None
         self._open = True
         if not self._capture.isOpened():
             raise ValueError(f"camera {source} cannot be opened")
+        self._first_until_s = time.monotonic() + _FIRST_FRAME_S
         self._thread = threading.Thread(target=self._read_on, daemon=True)
         if self._live:
+            # A thread inside OpenCV must not outlive the interpreter: that ends in an abort.
+            atexit.register(self.close)
             self._thread.start()
 
+    @property
+    def name(self) -> str:
+        """Name of the input."""
+        return self._port.name
+
     def __call__(self) -> Seen:
-        """The current observation. Raises EOFError without a frame, as at the end of a video."""
-        seen = self._newest if self._live else self._read()
-        end_s = time.monotonic() + _FIRST_FRAME_S
-        while seen is None and self._live and self._open and time.monotonic() < end_s:
+        """The current observation.
+
+        Raises:
+            StreamEndError: a live camera gives no more frames; each was returned before.
+            EOFError: the video is over.
+        """
+        if not self._live:
+            seen = self._read()
+            if seen is None:
+                raise EOFError("the video has no more frames")
+            return seen
+        while self._newest is None and self._open and time.monotonic() < self._first_until_s:
             time.sleep(0.001)
-            seen = self._newest
-        if seen is None:
-            raise EOFError("the camera gives no more frames")
+        ended, seen = not self._open, self._newest
+        if seen is None or (ended and seen is self._returned):
+            state = "has ended" if ended else f"gives no frame for {_FIRST_FRAME_S:g} s"
+            raise StreamEndError(f"the stream of camera {self._source} {state}")
+        self._returned = seen
         return seen
 
     def close(self) -> None:
-        """Release the camera."""
-        self._open = False
+        """Release the camera, once its thread has read its last frame."""
+        self._open = self._reconnect = False
         if self._live:
+            atexit.unregister(self.close)
             self._thread.join()
         self._capture.release()
+
+    def _opened(self) -> Any:
+        cv2 = self._cv2
+        if self._live and isinstance(self._source, str) and "://" in self._source:
+            limits = [cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, int(1e3 * _FIRST_FRAME_S)]
+            limits += [cv2.CAP_PROP_READ_TIMEOUT_MSEC, _READ_TIMEOUT_MS]
+            capture = cv2.VideoCapture(self._source, cv2.CAP_FFMPEG, limits)
+            if capture.isOpened():
+                return capture
+        return cv2.VideoCapture(self._source)
 
     def _read_on(self) -> None:
         while self._open:
             seen = self._read()
-            self._open = self._open and seen is not None
-            self._newest = seen or self._newest
+            if seen is not None:
+                self._newest = seen
+            elif self._reconnect:
+                self._capture.release()
+                time.sleep(_RECONNECT_S)
+                self._capture = self._opened()
+            else:
+                self._open = False
 
     def _read(self) -> Seen | None:
         there, picture = self._capture.read()
         seen_s = time.monotonic()
         if not there:
             return None
-        rows, columns, _ = self._port.shape
-        cv2 = self._cv2
+        cv2, shape = self._cv2, self._port.shape
+        first = len(shape) == 3 and shape[2] not in (1, 3)  # channels come first
+        rows, columns = shape[1:] if first else shape[:2]
         picture = cv2.resize(picture, (columns, rows), interpolation=cv2.INTER_AREA)
-        rgb = cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
-        return {**self._others, self._port.name: np.asarray(rgb, np.uint8)}, seen_s
+        if picture.ndim == 2:
+            picture = cv2.cvtColor(picture, cv2.COLOR_GRAY2BGR)
+        colour = len(shape) == 3 and shape[0 if first else 2] == 3
+        code = cv2.COLOR_BGR2RGB if colour else cv2.COLOR_BGR2GRAY
+        found = np.asarray(cv2.cvtColor(picture, code), np.uint8)
+        found = np.moveaxis(found, -1, 0) if first and colour else found.reshape(shape)
+        return {**self._others, self._port.name: np.ascontiguousarray(found)}, seen_s
+
+
+class Cameras:
+    """Several cameras as one observation, which is as old as its oldest frame.
+
+    Args:
+        cameras: one per input.
+    """
+
+    begins = False
+
+    def __init__(self, cameras: Sequence[Camera]) -> None:
+        self._cameras = list(cameras)
+
+    def __call__(self) -> Seen:
+        """The current observation. Raises EOFError like `Camera`."""
+        found = [camera() for camera in self._cameras]
+        parts: dict[str, NDArray[Any]] = {}
+        for camera, (seen, _) in zip(self._cameras, found, strict=True):
+            parts = {**seen, **parts, camera.name: seen[camera.name]}
+        return parts, min(seen_s for _, seen_s in found)
+
+    def close(self) -> None:
+        """Release all cameras."""
+        for camera in self._cameras:
+            camera.close()
+
+
+def takes_pictures(port: Port) -> bool:
+    """Whether frames of a camera fit an input."""
+    shape = port.shape
+    channels = len(shape) == 2 or (len(shape) == 3 and bool({shape[0], shape[2]} & {1, 3}))
+    return port.dtype == np.uint8 and channels
 
 
 def _is_live(source: int | str) -> bool:

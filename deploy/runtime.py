@@ -10,6 +10,7 @@ no file outside the folder is read.
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -21,7 +22,7 @@ from deploy.contract_file import MODELS, Contract, Port, read_contract
 from deploy.model_file import LARGEST_BYTES, check_model, read_file
 from deploy.search_noise import SearchNoise
 
-__all__ = ["Late", "Policy", "StaleError"]
+__all__ = ["Late", "Policy", "StaleError", "UnfitError", "fitted"]
 
 Late = Literal["hold", "zero", "error"]
 """Response to an observation that is too old: repeat the last action, an action of zeros, or raise
@@ -35,6 +36,10 @@ class StaleError(ValueError):
     """An observation is older than the contract allows."""
 
 
+class UnfitError(ValueError):
+    """An observation has numbers that the contract refuses: none, infinite or out of bounds."""
+
+
 class Policy:
     """An exported policy.
 
@@ -46,6 +51,7 @@ class Policy:
 
     Attributes:
         contract: inputs, outputs and states of the model.
+        late: response to an observation that is too old.
         late_count: number of observations of the episode that were too old.
 
     Raises:
@@ -70,7 +76,7 @@ class Policy:
             raise ValueError(
                 f"{folder} must hold an ONNX model, got {self.contract.model}, which PyTorch loads"
             )
-        self._late: Late = late
+        self.late: Late = late
         self._max_age_s = self.contract.max_age_s if max_age_s is None else max_age_s
         self._session = _session(folder, self.contract, memory_bytes)
         plan = self.contract.plan
@@ -104,10 +110,11 @@ class Policy:
 
         Raises:
             ValueError: one sentence, for an observation that does not match the contract.
+            UnfitError: a ValueError, if only its numbers do not: NaN, infinite or out of bounds.
             StaleError: if it is too old and `late` is "error".
             FloatingPointError: if the model returns numbers that are not finite.
         """
-        given = self._checked(observation)
+        given = fitted(self.contract.inputs, observation)
         if self._is_late(age_s):
             return self._instead(age_s)
         feeds = {**given, **self._states}
@@ -132,29 +139,50 @@ class Policy:
             raise ValueError(f"age_s must be a number of at least 0, got {age_s!r}")
         return self._max_age_s is not None and age_s > self._max_age_s
 
-    def _instead(self, age_s: float | None) -> NDArray[Any]:
-        self.late_count += 1
-        if self._late == "error":
-            raise StaleError(
-                f"the observation must be at most {self._max_age_s} s old, got one of {age_s} s"
-            )
-        if self._late == "hold" and self._last is not None:
+    def instead(self) -> NDArray[Any]:
+        """The action in place of one for a missing observation: the last one, or zeros."""
+        if self.late == "hold" and self._last is not None:
             return self._last.copy()
+        return self.stop_action()
+
+    def stop_action(self, given: ArrayLike | None = None) -> NDArray[Any]:
+        """An action of zeros, or of the bounds nearest to them; or a given one, as the contract has
+        it. Raises ValueError for another shape or numbers out of bounds."""
         port = self.contract.action
+        if given is not None:
+            array = np.asarray(given)
+            if array.dtype.kind not in "biuf":
+                raise ValueError(f"stop must be an action of {port.dtype}, got {given!r}")
+            return _fitting(replace(port, name="stop", outside="refuse"), array.astype(port.dtype))
         nothing = np.zeros(port.shape)
         for bound, nearer in ((port.low, np.fmax), (port.high, np.fmin)):
             nothing = nothing if bound is None else nearer(nothing, bound)
         return nothing.astype(port.dtype)
 
-    def _checked(self, observation: Any) -> dict[str, NDArray[Any]]:
-        parts = _flat(observation)
-        wanted = [port.name for port in self.contract.inputs]
-        absent = [name for name in wanted if name not in parts]
-        more = [name for name in parts if name not in wanted]
-        if absent or more:
-            got = ", ".join(parts) or "nothing"
-            raise ValueError(f"the observation must hold {', '.join(wanted)}, got {got}")
-        return {port.name: _fitting(port, parts[port.name]) for port in self.contract.inputs}
+    def _instead(self, age_s: float | None) -> NDArray[Any]:
+        self.late_count += 1
+        if self.late == "error":
+            raise StaleError(
+                f"the observation must be at most {self._max_age_s} s old, got one of {age_s} s"
+            )
+        return self.instead()
+
+
+def fitted(ports: Sequence[Port], observation: Any) -> dict[str, NDArray[Any]]:
+    """An observation as the model takes it.
+
+    Raises:
+        ValueError: one sentence, for one that does not match the inputs of a contract.
+        UnfitError: if only its numbers do not.
+    """
+    parts = _flat(observation)
+    wanted = [port.name for port in ports]
+    absent = [name for name in wanted if name not in parts]
+    more = [name for name in parts if name not in wanted]
+    if absent or more:
+        got = ", ".join(parts) or "nothing"
+        raise ValueError(f"the observation must hold {', '.join(wanted)}, got {got}")
+    return {port.name: _fitting(port, parts[port.name]) for port in ports}
 
 
 def _flat(value: Any, name: str = "") -> dict[str, Any]:
@@ -170,19 +198,34 @@ def _flat(value: Any, name: str = "") -> dict[str, Any]:
 
 def _fitting(port: Port, value: Any) -> NDArray[Any]:
     """A part of the observation as the model takes it. ValueError for another."""
-    array = np.asarray(value)
+    array = _typed(port, np.asarray(value))
     name = port.name
-    if array.dtype != port.dtype:
-        raise ValueError(f"{name} must be {port.dtype}, got {array.dtype}")
     if array.shape != port.shape:
         raise ValueError(f"{name} must have shape {port.shape}, got {array.shape}")
     if array.dtype.kind == "f":
         _refuse(name, ~np.isfinite(array), array, "finite")
-    if port.low is not None:
+    if port.outside == "clip":
+        for bound, nearer in ((port.low, np.fmax), (port.high, np.fmin)):
+            array = array if bound is None else nearer(array, bound).astype(port.dtype)
+    if port.outside == "refuse" and port.low is not None:
         _refuse(name, array < port.low, array, f"at least {_shown(port.low)}")
-    if port.high is not None:
+    if port.outside == "refuse" and port.high is not None:
         _refuse(name, array > port.high, array, f"at most {_shown(port.high)}")
     return np.ascontiguousarray(array)
+
+
+def _typed(port: Port, array: NDArray[Any]) -> NDArray[Any]:
+    """In the type of an input: floats of any width for floats, and whole numbers that it holds."""
+    if array.dtype == port.dtype:
+        return array
+    kinds = {array.dtype.kind, port.dtype.kind}
+    if kinds != {"f"} and not kinds <= {"i", "u"}:
+        raise ValueError(f"{port.name} must be {port.dtype}, got {array.dtype}")
+    with np.errstate(over="ignore"):  # becomes infinite, which is refused
+        cast = array.astype(port.dtype)
+    if kinds != {"f"}:
+        _refuse(port.name, cast.astype(object) != array.astype(object), array, f"{port.dtype}")
+    return cast
 
 
 def _refuse(name: str, wrong: NDArray[np.bool_], array: NDArray[Any], allowed: str) -> None:
@@ -190,7 +233,7 @@ def _refuse(name: str, wrong: NDArray[np.bool_], array: NDArray[Any], allowed: s
     if count:
         first = tuple(int(i) for i in np.argwhere(wrong)[0])
         at = f" at {list(first)}" if first else ""
-        raise ValueError(
+        raise UnfitError(
             f"{name} must be {allowed}, got {array[first]}{at}, "
             f"{count} of {array.size} such numbers"
         )

@@ -1,5 +1,8 @@
 """Control loop of an exported policy: inputs, timing and reports."""
 
+import subprocess
+import sys
+import threading
 import time
 
 import numpy as np
@@ -7,9 +10,9 @@ import pytest
 
 from deploy import frames, loop
 from deploy.contract_file import Port
-from deploy.frames import Camera, Drawn, Recorded
-from deploy.loop import main, run
-from deploy.runtime import Policy
+from deploy.frames import Camera, Drawn, Recorded, StreamEndError
+from deploy.loop import STOPPED, main, run
+from deploy.runtime import Policy, StaleError
 from tests.clock import Clock
 from tests.deploy.folders import searching, write
 
@@ -50,6 +53,80 @@ def test_what_is_old_is_held_and_counted(folder):
     )
     assert times.late == 4
     assert not np.any(actions)
+
+
+class Fails:
+    """Observations that fail from the third decision on, for so many decisions."""
+
+    def __init__(self, policy, how, count):
+        self.drawn, self.how, self.count, self.calls = Drawn(policy.contract.inputs), how, count, 0
+
+    def __call__(self):
+        self.calls += 1
+        seen, seen_s = self.drawn()
+        if 2 < self.calls <= 2 + self.count:
+            if self.how == "end":
+                raise StreamEndError("the stream has ended")
+            seen["proprio"][1] = {"nan": np.nan, "inf": np.inf}.get(self.how, 0)
+            seen_s -= 0.2 if self.how == "old" else 0
+        return seen, seen_s
+
+
+@pytest.mark.parametrize("how", ["old", "end", "nan", "inf"])
+@pytest.mark.parametrize("count", [2, 9])
+def test_the_watchdog_holds_then_stops(folder, how, count):
+    policy, actions = Policy(folder, late="hold"), []
+    source = Fails(policy, how, count)
+    times = run(policy, source, actions.append, rate_hz=0, steps=6, hold=2, stop=[0.5, -0.5])
+    assert np.array_equal(actions[2], actions[1])
+    assert np.array_equal(actions[3], actions[1])
+    assert (times.late, times.missing) == ((min(count, 3), 0) if how == "old" else
+                                           (0, min(count, 3)))  # fmt: skip
+    if count == 2:
+        assert len(actions) == 6
+        assert not times.stopped
+    else:
+        assert len(actions) == 5
+        assert actions[4].tolist() == [0.5, -0.5]
+        assert "stopped by the watchdog: 3 decisions without a usable obs" in times.report()
+    assert actions[-1].dtype == np.float32
+
+
+def test_an_error_leaves_a_stop_action_behind(folder):
+    actions = []
+    policy = Policy(folder, late="error")
+    with pytest.raises(StaleError):
+        run(policy, Fails(policy, "old", 1), actions.append, rate_hz=0, steps=6)
+    assert len(actions) == 3
+    assert not actions[2].any()
+    with pytest.raises(ValueError, match=r"stop must be at most 1\.0, got 3\.0"):
+        run(policy, Fails(policy, "old", 1), actions.append, rate_hz=0, steps=6, stop=[3, 0])
+
+
+@pytest.mark.parametrize(
+    ("stamp", "wrong"),
+    [
+        (time.time, "from the future"),
+        (lambda: time.monotonic() + 5, "from the future"),
+        (lambda: time.monotonic() - 1e5, "hours older than the loop"),
+        (lambda: float("nan"), "no number"),
+    ],
+)
+def test_time_stamps_of_another_clock_are_refused(folder, stamp, wrong):
+    policy, actions = Policy(folder, late="hold"), []
+    seen = Drawn(policy.contract.inputs)()[0]
+    with pytest.raises(ValueError, match=f"clock time.monotonic, .*{wrong}"):
+        run(policy, lambda: (seen, stamp()), actions.append, rate_hz=0, steps=3)
+    assert not np.any(actions)
+
+
+def test_a_wall_clock_can_be_given(folder):
+    policy = Policy(folder, late="hold")
+    seen = Drawn(policy.contract.inputs)()[0]
+    observe = lambda: (seen, time.time() - 0.2)  # noqa: E731
+    times = run(policy, observe, lambda _: None, rate_hz=20, steps=2, clock=time.time)
+    assert times.age == pytest.approx([200, 200], abs=40)
+    assert times.late == 2
 
 
 def test_a_recording_is_played_again_and_its_episodes_begin_anew(folder, tmp_path):
@@ -95,6 +172,18 @@ def film(path, pictures=5):
     return path
 
 
+@pytest.mark.parametrize(
+    ("shape", "found"),
+    [((20, 30), 76), ((20, 30, 1), 76), ((1, 20, 30), 76), ((3, 20, 30), [250, 0, 0])],
+)
+def test_frames_become_grey_or_channels_first(tmp_path, shape, found):
+    camera = Camera(str(film(tmp_path / "film.avi")), Port("x", shape, np.dtype(np.uint8)), {})
+    picture = camera()[0]["x"]
+    assert picture.shape == shape
+    means = picture.mean((1, 2)) if shape[0] == 3 else picture.mean()
+    assert means == pytest.approx(found, abs=4)
+
+
 def test_a_video_is_read_frame_by_frame(tmp_path):
     camera = Camera(str(film(tmp_path / "film.avi")), RGB, {"pose": np.zeros(2)})
     seen = [camera()[0] for _ in range(5)]
@@ -102,7 +191,7 @@ def test_a_video_is_read_frame_by_frame(tmp_path):
     assert seen[0]["rgb"].dtype == np.uint8
     assert seen[0]["rgb"][..., 0].min() > 200
     assert seen[0]["rgb"][..., 1:].max() < 50
-    with pytest.raises(EOFError, match="no more frames"):
+    with pytest.raises(EOFError, match="the video has no more frames"):
         camera()
     camera.close()
 
@@ -127,7 +216,8 @@ def test_a_live_camera_yields_its_latest_frame():
         assert looks < 100
         there.end()
         camera._thread.join()
-        assert camera()[1] == camera()[1] < time.monotonic()  # it is seen on, and grows old
+        with pytest.raises(StreamEndError, match="has ended"):
+            _ = [camera() for _ in range(2)]  # a last frame is returned once
         camera.close()
 
 
@@ -159,6 +249,8 @@ def test_the_command_tells_percentiles_and_writes_each_decision(folder, tmp_path
         (["--rate", "-1"], "--rate must be a number from 0 to 10000, got -1.0"),
         (["--steps", "0"], "--steps must be from 1 to 100000000, got 0"),
         (["--camera", "0"], "--camera is for policies with one image, uint8 (rows, columns, 3)"),
+        (["--hold", "-1"], "--hold must be at least 0, got -1"),
+        (["--max-age", "0"], "--max-age must be above 0, got 0.0"),
         (["--recorded", "absent.npz"], "must be an .npz file of each input"),
     ],
 )
@@ -175,3 +267,41 @@ def test_a_camera_feeds_a_policy_of_images(tmp_path, capsys):
     assert "5 decisions" in capsys.readouterr().out
     assert main([str(tmp_path), "--camera", str(tmp_path / "absent.avi")]) == 2
     assert "cannot be opened" in capsys.readouterr().err
+
+
+LIVE = """
+import sys
+from deploy import loop
+status = loop.main(sys.argv[1:])
+print("status", status)
+sys.exit(status)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["healthy", "ends", "stalls"])
+def test_a_live_camera_is_watched_and_closed(tmp_path, how):
+    pytest.importorskip("cv2")
+    from tests.deploy.network_camera import network_camera
+
+    write(tmp_path, *searching())
+    with network_camera() as there:
+        there.send(200)
+        if how == "ends":
+            threading.Timer(6.0, there.end).start()
+        words = ["--camera", there.address, "--rate", "20", "--steps", "600"]
+        words += {"healthy": ["--max-age", "60", "--steps", "5"], "ends": ["--max-age", "60"]}.get(
+            how, []
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", LIVE, str(tmp_path), *words], capture_output=True, text=True
+        )
+    assert done.returncode == (0 if how == "healthy" else STOPPED), done.stderr
+    assert "FATAL" not in done.stderr
+    assert ("stopped by the watchdog" in done.stdout) == (how != "healthy")
+
+
+def test_without_opencv_a_camera_is_one_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    with pytest.raises(ImportError, match=r"read by OpenCV, .* pip install opencv-python-headless"):
+        Camera(0, RGB, {})

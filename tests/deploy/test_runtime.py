@@ -78,7 +78,8 @@ def test_it_needs_numpy_and_onnx_runtime_alone(folder):
             {"more": np.zeros(1)},
             "the observation must hold depth, proprio, got depth, proprio, more",
         ),
-        ({"proprio": np.zeros(3)}, "proprio must be float32, got float64"),
+        ({"proprio": np.zeros(3, int)}, "proprio must be float32, got int64"),
+        ({"proprio": np.full(3, 1e300)}, "proprio must be finite, got inf"),
         ({"proprio": np.zeros(4, np.float32)}, r"proprio must have shape \(3,\), got \(4,\)"),
         (
             {"proprio": np.array([0, np.nan, 0], np.float32)},
