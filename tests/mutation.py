@@ -31,7 +31,9 @@ TESTS = {
     "attention/": "kernels refusals maps linear features_numerics theory scores precision module",
     "attention/compositional/": "compositional",
     "attention/estimators.py": "estimators_sklearn",
-    "attention/features/": "features_exact refusals features_fit features_numerics theory maps",
+    "attention/features/": (
+        "features_exact refusals features_fit features_numerics theory maps precision"
+    ),
     "attention/hybrid/": "hybrid refusals hybrid_clustered hybrid_composition theory maps",
     "attention/decoding.py": "recurrent module",
     "attention/recurrent.py": "recurrent linear precision module",
