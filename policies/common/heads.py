@@ -237,7 +237,7 @@ def head_for(space: gymnasium.Space[Any], footholds: Footholds | None = None) ->
     """
     if footholds is not None and space.shape == (footholds.actions,):
         return FootholdHead(footholds)
-    if isinstance(space, spaces.Box):
+    if isinstance(space, spaces.Box) and math.prod(space.shape):
         return BoxHead(space)
     if isinstance(space, spaces.Discrete):
         return ChoiceHead(space, (int(space.n),), space.start)
@@ -247,5 +247,6 @@ def head_for(space: gymnasium.Space[Any], footholds: Footholds | None = None) ->
     if isinstance(space, spaces.MultiBinary):
         return ChoiceHead(space, (2,) * math.prod(space.shape), 0)
     raise ValueError(
-        f"action_space must be a Box, Discrete, MultiDiscrete or MultiBinary, got {space}"
+        "action_space must be a Box that holds numbers, Discrete, MultiDiscrete or MultiBinary, "
+        f"got {space}"
     )

@@ -117,9 +117,9 @@ class Observations:
                 f"layout names {', '.join(given)}, but the parts of the observation are "
                 f"{', '.join(self.keys)}"
             )
-        if not self.keys:
-            raise ValueError(f"observation_space must hold something to see, got {space}")
         self.vector_size = sum(vector.size for vector in self.vectors)
+        if not self.pictures and not self.vector_size:
+            raise ValueError(f"observation_space must hold something to see, got {space}")
 
     def batch_of_one(self, observation: Any, device: torch.device) -> dict[str, Tensor]:
         """One observation as a batch: each part with a first axis of 1."""

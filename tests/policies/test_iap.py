@@ -248,7 +248,10 @@ def test_observations_that_do_not_fit_votes(changes, sentence):
 def test_spaces_of_another_kind():
     with pytest.raises(ValueError, match="observation_space must be a Box of at most 4 dimensions"):
         build({}, spaces.Text(3), ACTIONS)
-    with pytest.raises(ValueError, match="action_space must be a Box, Discrete, MultiDiscrete or"):
+    with pytest.raises(
+        ValueError,
+        match="action_space must be a Box that holds numbers, Discrete, MultiDiscrete or",
+    ):
         build({}, OBSERVATIONS, spaces.Text(3))
     with pytest.raises(ValueError, match="observation_space must hold something to see"):
         build({}, spaces.Dict({}), ACTIONS)

@@ -17,9 +17,11 @@ class FuzzedEnv(gymnasium.Env):
     With `boxes` it has no parts but Boxes.
     """
 
-    metadata = {"render_modes": [], "render_fps": 20}  # noqa: RUF012
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
+    frame = None
 
-    def __init__(self, where="", change=None, at=AT, boxes=False):
+    def __init__(self, where="", change=None, at=AT, boxes=False, size=(12, 16), render_mode=None):
+        self.size, self.change, self.render_mode = size, change, render_mode
         self.observation_space = spaces.Dict(
             {
                 "picture": spaces.Box(0, 255, (12, 16, 3), np.uint8),
@@ -70,8 +72,34 @@ class FuzzedEnv(gymnasium.Env):
         rest = reward, ended, self._new("truncated", False), self._new("info", info)
         return self._new("step", (self._observe(), *rest))
 
+    def render(self):
+        return self.frame(self._t) if callable(self.frame) else self.frame
+
     def expert_action(self):
         return np.zeros(2, np.float32)
 
 
+class EmptyEnv(gymnasium.Env):
+    """Observations and actions of any number of numbers; with `more` beside as many others."""
+
+    metadata = {"render_modes": [], "render_fps": 20}  # noqa: RUF012
+
+    def __init__(self, seen=3, taken=2, more=None):
+        self.observation_space = spaces.Box(-1, 1, (seen,), np.float32)
+        if more is not None:
+            more = spaces.Box(-1, 1, (more,), np.float32)
+            self.observation_space = spaces.Dict({"seen": self.observation_space, "more": more})
+        self.action_space = spaces.Box(-1, 1, (taken,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._t = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        self._t += 1
+        return self.observation_space.sample(), 1.0, False, self._t >= STEPS, {}
+
+
 envs.register(envs.Task(env_id="Fuzzed-v0"), FuzzedEnv)
+envs.register(envs.Task(env_id="Empty-v0"), EmptyEnv)

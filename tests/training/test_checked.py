@@ -207,7 +207,7 @@ def test_training_says_it_and_writes_nothing_after_it(name, tmp_path, capsys):
     refused(
         capsys, command, ["--out", str(tmp_path / "run"), "--set", *words, *settings],
         f"training stopped: Fuzzed-v0, at step {AT} of the episode with seed ",
-        ": observation numbers holds 1e+300, which does not fit the type float32 of its space; ",
+        ": observation numbers holds 1e+300, which does not fit the type float32; ",
     )  # fmt: skip
 
 
@@ -225,3 +225,58 @@ def test_sight_says_it():
     make = partial(fuzzed_env.FuzzedEnv, "numbers", [1, np.nan, 1])
     with pytest.raises(UserError, match="policy: FuzzedEnv, at step 3 of the episode with seed"):
         sight(Still(), make, seeds=[1])
+
+
+@pytest.mark.parametrize(
+    ("frame", "sentence"),
+    [
+        (
+            np.zeros((3, 48, 64), np.uint8),
+            "the frame has the shape (3, 48, 64), where (height, wid",
+        ),
+        (np.zeros((48, 64), np.uint8), "the frame has the shape (48, 64), where (height, width, c"),
+        (np.zeros((0, 0, 3), np.uint8), "the frame has the shape (0, 0, 3), where"),
+        (np.full((48, 64, 3), 0.5), "the frame holds numbers of type float64, such as 0.5"),
+        (np.full((48, 64, 3), 300), "the frame holds 300, which does not fit the type uint8"),
+        ([np.zeros((48, 64, 3), np.uint8)], "the frame has the shape (1, 48, 64, 3), where"),
+        ("no frame", "the frame is 'no frame' (str), where numbers of type uint8 are needed"),
+        (boom, "Fuzzed-v0 cannot be drawn here: RuntimeError: simulator exploded ("),
+        (
+            lambda _, step: np.zeros((48, 64 + step, 3), np.uint8),
+            "the frame has the shape (48, 66, 3), and those before (48, 65, 3)",
+        ),
+    ],
+)
+def test_a_frame_that_is_no_picture_is_one_sentence(frame, sentence, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(fuzzed_env.FuzzedEnv, "frame", frame)
+    film = ["--video", str(tmp_path / "film.mp4"), "--env", FUZZED]
+    refused(capsys, rollout, ["--policy", "random", *film], sentence)
+
+
+def test_a_list_becomes_the_tuple_that_an_environment_has():
+    with make_env("Fuzzed-v0", {"at": 0, "size": [12, 16]}) as env:
+        assert env.unwrapped.size == (12, 16)
+    with make_env("Fuzzed-v0", {"change": [1, 2]}) as env:
+        assert env.unwrapped.change == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
+        ({"seen": 0}, "observation_space must hold something to see, got Box("),
+        ({"taken": 0}, "action_space must be a Box that holds numbers"),
+    ],
+)
+@pytest.mark.parametrize("trainer", [es, ppo])
+def test_spaces_without_numbers_are_refused(parts, sentence, trainer, tmp_path, capsys):
+    name = trainer.__name__.rpartition(".")[2]
+    words = ["env_id=tests.training.fuzzed_env:Empty-v0", "iterations=1", *COMMANDS[name][1]]
+    words += [f"env.{key}={value}" for key, value in parts.items()]
+    refused(capsys, trainer, ["--out", str(tmp_path / "run"), "--set", *words], sentence)
+
+
+@pytest.mark.parametrize("trainer", ["es", "ppo"])
+def test_a_part_without_numbers_trains(trainer, tmp_path):
+    command, settings = COMMANDS[trainer]
+    words = ["env_id=tests.training.fuzzed_env:Empty-v0", "env.more=2", "env.seen=0"]
+    assert command.main(["--out", str(tmp_path), "--set", *words, "iterations=1", *settings]) == 0

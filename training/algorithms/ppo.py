@@ -267,7 +267,7 @@ class ActorCritic(ActorCriticPolicy):
     def parts(self, observations: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The observation's parts in their own shapes."""
         return {
-            key: observations[key].reshape(-1, *shape).to(self.log_std.device)
+            key: observations[key].reshape(len(observations[key]), *shape).to(self.log_std.device)
             for key, shape in self._shapes.items()
         }
 

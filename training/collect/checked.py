@@ -62,6 +62,7 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
             if not isinstance(space, gymnasium.Space):
                 self._refuse(f"its {name} is {shown(space)}, where a Gymnasium space is needed")
         self._space = env.observation_space
+        self._size: tuple[int, ...] | None = None
 
     def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
         """Reset, with everything checked."""
@@ -94,13 +95,29 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
         )
 
     def render(self) -> Any:
-        """A frame. Raises UserError if it cannot be drawn."""
+        """A frame; of render mode rgb_array (height, width, 1, 3 or 4) uint8, all of one size.
+        Raises UserError if it cannot be drawn."""
         try:
-            return self.env.render()
+            frame = self.env.render()
         except (UserError, NotImplementedError, DependencyNotInstalled):
             raise
         except Exception as error:  # drawing needs drivers and windows that may be missing
             raise UserError(f"{self._name} cannot be drawn here: {reason(error)}") from error
+        if self.render_mode != "rgb_array" or frame is None:
+            return frame
+        return self._frame(frame)
+
+    def _frame(self, frame: Any) -> NDArray[np.uint8]:
+        pixels = self._converted(frame, np.dtype(np.uint8), "the frame")
+        if pixels.ndim != 3 or pixels.shape[2] not in (1, 3, 4) or not pixels.size:
+            self._refuse(
+                f"the frame has the shape {pixels.shape}, where (height, width, colours) with 1, 3 "
+                "or 4 colours is needed"
+            )
+        if self._size not in (None, pixels.shape):
+            self._refuse(f"the frame has the shape {pixels.shape}, and those before {self._size}")
+        self._size = pixels.shape
+        return pixels
 
     def close(self) -> None:
         """Close it; a failure is a warning, as the work is done."""
@@ -159,7 +176,7 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
     def _leaf(self, value: Any, space: Any, key: str) -> Any:
         """The numbers of one part."""
         fits = type(value) is np.ndarray and value.dtype == space.dtype and value.flags.aligned
-        array = value if fits else self._converted(value, space.dtype, key)
+        array = value if fits else self._converted(value, space.dtype, _part(key))
         if array.shape != space.shape:
             self._refuse(
                 f"{_part(key)} has the shape {array.shape}, where its space has {space.shape}"
@@ -183,29 +200,24 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
                 self._refuse(f"{_part(key)} holds {wrong}, where its space is {space}")
         return value if fits or (array.dtype.kind in "iu" and np.isscalar(value)) else array[()]
 
-    def _converted(self, value: Any, dtype: np.dtype[Any], key: str) -> NDArray[Any]:
+    def _converted(self, value: Any, dtype: np.dtype[Any], what: str) -> NDArray[Any]:
         """Numbers in the space's type. Refuses those that do not fit it."""
         try:
             array = np.asarray(value)
         except (TypeError, ValueError):
             array = np.empty((), object)
         if array.dtype.kind not in "biuf":
-            self._refuse(
-                f"{_part(key)} is {_kind(value)}, where numbers of type {dtype} are needed"
-            )
+            self._refuse(f"{what} is {_kind(value)}, where numbers of type {dtype} are needed")
         if array.dtype.kind == "f" and dtype.kind != "f":
             self._refuse(
-                f"{_part(key)} holds numbers of type {array.dtype}, such as {_example(array)}, "
-                f"which do not fit the type {dtype} of its space"
+                f"{what} holds numbers of type {array.dtype}, such as {_example(array)}, "
+                f"which do not fit the type {dtype}"
             )
         with np.errstate(all="ignore"):
             cast = array.astype(dtype)
         lost = np.isinf(cast) & np.isfinite(array) if dtype.kind == "f" else cast != array
         if lost.any():
-            self._refuse(
-                f"{_part(key)} holds {array[lost].flat[0]}, which does not fit the type {dtype} of "
-                "its space"
-            )
+            self._refuse(f"{what} holds {array[lost].flat[0]}, which does not fit the type {dtype}")
         return cast
 
     def _reward(self, reward: Any) -> float:

@@ -6,11 +6,13 @@ command line, their configuration, or Python.
 """
 
 import importlib
+import inspect
 import math
 import sys
 from typing import Any
 
 import gymnasium
+from gymnasium.envs.registration import load_env_creator
 
 import envs
 from training.collect.checked import Checked, reason
@@ -59,11 +61,30 @@ def make_env(env_id: str, settings: dict[str, Any], **extra: Any) -> gymnasium.E
             f"import {module}, which only --env or your configuration may request"
         )
     try:
-        return Checked(gymnasium.make(env_id, disable_env_checker=True, **settings, **extra))
+        if ":" in env_id:
+            importlib.import_module(module)
+        given = _with_tuples(env_id, settings)
+        return Checked(gymnasium.make(env_id, disable_env_checker=True, **given, **extra))
     except Exception as error:  # a constructor can raise anything
         raise UserError(
             f"cannot make the environment env_id = {str(env_id)!r}: {reason(error)}"
         ) from None
+
+
+def _with_tuples(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings with a tuple in place of a list, which YAML has alone, where the environment's
+    own value is a tuple."""
+    spec = gymnasium.registry.get(env_id.rpartition(":")[2])
+    if spec is None or not any(isinstance(value, list) for value in settings.values()):
+        return settings
+    entry = spec.entry_point
+    creator = load_env_creator(entry) if isinstance(entry, str) else entry
+    parameters = inspect.signature(creator).parameters if creator else {}
+    own = {key: one.default for key, one in parameters.items()} | spec.kwargs
+    return {
+        key: tuple(value) if isinstance(value, list) and isinstance(own.get(key), tuple) else value
+        for key, value in settings.items()
+    }
 
 
 def step_s(env: gymnasium.Env, unknown: float = math.nan) -> float:
