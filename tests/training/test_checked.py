@@ -280,3 +280,12 @@ def test_a_part_without_numbers_trains(trainer, tmp_path):
     command, settings = COMMANDS[trainer]
     words = ["env_id=tests.training.fuzzed_env:Empty-v0", "env.more=2", "env.seen=0"]
     assert command.main(["--out", str(tmp_path), "--set", *words, "iterations=1", *settings]) == 0
+
+
+def test_an_environment_that_cannot_be_closed_is_a_warning(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(fuzzed_env.FuzzedEnv, "close", boom)
+    words = ["--policy", "random", "--env", FUZZED, "--episodes", "1", "--out", str(tmp_path)]
+    assert evaluate.main(words) == 0
+    assert (tmp_path / "evaluation.json").exists()
+    said = capsys.readouterr().err
+    assert "warning: Fuzzed-v0 could not be closed: RuntimeError: simulator exploded (" in said

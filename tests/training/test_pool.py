@@ -9,9 +9,9 @@ from functools import partial
 import pytest
 import torch
 
-from tests.training.background import ROOT
-from tests.training.pool_workers import Odd, Squares
-from training.collect import pool
+from tests.training.background import ROOT, wait_for
+from tests.training.pool_workers import Holding, Odd, Squares
+from training.collect import pool, processes
 from training.collect.pool import InProcessPool, WorkerDiedError, open_pool
 from training.collect.processes import ProcessPool
 from training.io.config import UserError
@@ -101,6 +101,33 @@ def test_closing_leaves_no_process_behind():
         ((nine, worker),) = workers.run([3])
     assert nine == 9
     assert not os.path.exists(f"/proc/{worker}")
+
+
+@pytest.mark.parametrize("task", ["patient", "stubborn"])
+def test_a_worker_is_asked_to_close_and_killed_if_it_does_not(task, tmp_path, monkeypatch):
+    """As after Control-C, so that no simulator of an environment stays alive."""
+    monkeypatch.setattr(processes, "_PATIENCE_S", 1.0 if task == "stubborn" else 30.0)
+    with (
+        closing(ProcessPool(partial(Holding, str(tmp_path)), 2)) as workers,
+        closing(workers.as_finished([task, None])) as finished,
+    ):
+        assert next(finished)[0] == 1
+        (process,) = [one.process for one in workers.handles if one.index == 0]
+    assert process.poll() == (143 if task == "patient" else -9)
+    assert (tmp_path / f"closed {process.pid}").exists() == (task == "patient")
+
+
+def test_a_worker_closes_when_its_parent_is_killed(tmp_path):
+    program = (
+        "from functools import partial; from training.collect.processes import ProcessPool; "
+        "from tests.training.pool_workers import Holding; "
+        f"ProcessPool(partial(Holding, {str(tmp_path)!r}), 1).run([1])"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT)
+    wait_for((tmp_path / "begun 1").exists, seconds=30)
+    parent.kill()
+    parent.wait()
+    wait_for(lambda: list(tmp_path.glob("closed *")), seconds=30)
 
 
 def test_large_tasks_and_outcomes_pass():

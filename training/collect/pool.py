@@ -125,9 +125,12 @@ class WorkerPool(Pool[T, R], Generic[T, R, H]):
     def events(self) -> Iterable[tuple[H, Event]]:
         """Wait for events of workers that start or run a task."""
 
+    def ask_to_stop(self, handle: H) -> None:
+        """Ask a worker to stop, which `stop_worker` then awaits, where that is possible."""
+
     @abstractmethod
     def stop_worker(self, handle: H) -> None:
-        """Stop a worker at once."""
+        """Stop a worker: at once, or soon after it was asked to."""
 
     @abstractmethod
     def count_loss(self, reason: str) -> None:
@@ -158,7 +161,10 @@ class WorkerPool(Pool[T, R], Generic[T, R, H]):
                         unfinished -= 1
                         yield index, value
         finally:
-            for handle in [handle for handle in self.handles if handle.index is not None]:
+            busy = [handle for handle in self.handles if handle.index is not None]
+            for handle in busy:
+                self.ask_to_stop(handle)
+            for handle in busy:
                 self._remove(handle)
 
     def _replace(

@@ -21,7 +21,7 @@ from training.command.errors import UserError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PATIENCE_S = 5.0
-"""How long an idle worker may take to end, before it is killed."""
+"""How long a worker may take to close its environment and end, before it is killed."""
 _CHECK_S = 1.0
 """How often to check for workers that died while a child of theirs keeps the pipe open."""
 
@@ -95,6 +95,8 @@ def _serve_parent(wait_for_its_end: Callable[[], object]) -> None:
 
     def end() -> None:
         wait_for_its_end()
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_PATIENCE_S)  # in which a worker closes its environment
         os._exit(1)
 
     threading.Thread(target=end, daemon=True).start()
@@ -109,7 +111,7 @@ class _Handle(WorkerHandle):
 
     def __init__(self) -> None:
         super().__init__()
-        self.connected = False
+        self.connected, self.until_s = False, 0.0
         self.pipe, theirs = connection.Pipe()
         program = (
             f"import sys; sys.path[:] = {sys.path!r}; from training.collect.processes import serve;"
@@ -184,7 +186,14 @@ class ProcessPool(WorkerPool[T, R, _Handle]):
                 f"{self._lost} worker processes died while starting ({reason})"
             )
 
+    def ask_to_stop(self, handle: _Handle) -> None:
+        if handle.connected and not handle.until_s:  # else it has nothing to close
+            handle.process.terminate()
+            handle.until_s = time.monotonic() + _PATIENCE_S
+
     def stop_worker(self, handle: _Handle) -> None:
+        self.ask_to_stop(handle)
+        _wait(handle.process, max(0.0, handle.until_s - time.monotonic()))
         handle.process.kill()
         _wait(handle.process)
         handle.pipe.close()
@@ -196,6 +205,8 @@ class ProcessPool(WorkerPool[T, R, _Handle]):
         until = time.monotonic() + _PATIENCE_S
         for handle in idle:
             _wait(handle.process, until - time.monotonic())
+        for handle in self.handles:
+            self.ask_to_stop(handle)
         while self.handles:
             self.stop_worker(self.handles.pop())
 
@@ -218,7 +229,7 @@ def _cause(process: subprocess.Popen[bytes]) -> str:
 
 def serve(descriptor: int) -> None:
     """A worker process: greet over a pipe, build the worker, then run task after task until the
-    pipe ends."""
+    pipe ends, or SIGTERM asks it to end; close the worker."""
     parent, nowhere = os.dup(0), os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
     _serve_parent(lambda: os.read(parent, 1))
@@ -236,8 +247,18 @@ def serve(descriptor: int) -> None:
         def run(task: bytes) -> bytes:
             return pickle.dumps((worker.run(pickle.loads(task)), None))
 
-        pipe.send_bytes(pickle.dumps((None, None)))
+        asked: list[int] = []
+
+        def end(signum: int, frame: Any) -> None:
+            signal.signal(signum, signal.SIG_IGN)
+            asked.append(128 + signum)
+            sys.exit(asked[0])
+
         with closing(worker):
+            signal.signal(signal.SIGTERM, end)
+            pipe.send_bytes(pickle.dumps((None, None)))
             while True:
                 data, failure = pool.answer(run, pipe.recv_bytes())
+                if asked:  # a task answers whatever is raised in it
+                    sys.exit(asked[0])
                 pipe.send_bytes(data or pickle.dumps((None, failure)))
