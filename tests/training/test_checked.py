@@ -289,3 +289,22 @@ def test_an_environment_that_cannot_be_closed_is_a_warning(tmp_path, monkeypatch
     assert (tmp_path / "evaluation.json").exists()
     said = capsys.readouterr().err
     assert "warning: Fuzzed-v0 could not be closed: RuntimeError: simulator exploded (" in said
+
+
+@pytest.mark.parametrize(
+    ("action", "sentence"),
+    [
+        (
+            [0.0, np.nan],
+            "the expert's action has 1 of 2 numbers that are not finite, the first nan",
+        ),
+        ([0.0], "the expert's action has the shape (1,), where its space has (2,)"),
+        (None, "the expert's action is None, where numbers of type float32 are needed"),
+        (boom, "failed at the reset with seed "),
+    ],
+)
+def test_the_expert_is_of_the_environment_too(action, sentence, tmp_path, monkeypatch, capsys):
+    expert = action if callable(action) else lambda _: action
+    monkeypatch.setattr(fuzzed_env.FuzzedEnv, "expert_action", expert)
+    words = [f"env_id={FUZZED}", "iterations=1", *COMMANDS["bc"][1]]
+    refused(capsys, bc, ["--out", str(tmp_path / "run"), "--set", *words], sentence)

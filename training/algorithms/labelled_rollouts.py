@@ -258,7 +258,14 @@ class LabellingWorker(PolicyWorker):
         episode = self.episode(recorder, task)
 
         def stacked(rows: list[Any], name: str) -> NDArray[Any]:
-            return np.stack(rows).astype(self._layout[name][1])
+            with np.errstate(over="ignore"):
+                stored = np.stack(rows).astype(self._layout[name][1])
+            if stored.dtype == np.float16 and not np.isfinite(stored).all():
+                raise FloatingPointError(
+                    f"{name} of the episode with seed {task.seed} leaves the bounds of its space "
+                    f"so far, to {np.abs(rows).max():.3g}, that half precision cannot hold it"
+                )
+            return stored
 
         parts = {
             key: stacked([seen[key] for seen in recorder.seen], _PART + key)

@@ -8,6 +8,7 @@ import math
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NoReturn
 
 import gymnasium
@@ -22,6 +23,7 @@ from envs.task import SUCCESS
 from training.command.errors import UserError, shown
 
 _LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+_OBSERVATION = "the observation"
 _SUCCESS = (SUCCESS, "is_success")
 """Keys of `info` that may say whether an episode succeeded; the first has precedence."""
 
@@ -73,7 +75,7 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
         if not (isinstance(found, tuple) and len(found) == 2):
             self._refuse(f"reset returned {_kind(found)}, where (observation, info) is needed")
         observation, info = found
-        return self._read(observation, self._space, ""), self._info(info)
+        return self._read(observation, self._space, _OBSERVATION), self._info(info)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """One step, with everything checked."""
@@ -87,7 +89,7 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
             )
         observation, reward, terminated, truncated, info = found
         return (
-            self._read(observation, self._space, ""),
+            self._read(observation, self._space, _OBSERVATION),
             self._reward(reward),
             self._flag(terminated, "terminated"),
             self._flag(truncated, "truncated"),
@@ -128,6 +130,16 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
                 text = f"warning: {self._name} could not be closed: {reason(error)}"
                 print(text, file=sys.stderr)
 
+    def get_wrapper_attr(self, name: str) -> Any:
+        """An attribute of the environment; `expert_action` is checked as all else."""
+        found = super().get_wrapper_attr(name)
+        return partial(self._expert_action, found) if name == "expert_action" else found
+
+    def _expert_action(self, function: Callable[[], Any]) -> Any:
+        action = self._call(function)
+        self._read(action, self.action_space, "the expert's action")
+        return action
+
     def _call(self, function: Callable[..., Any], *values: Any, **named: Any) -> Any:
         try:
             return function(*values, **named)
@@ -144,19 +156,19 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
     def _refuse(self, what: str) -> NoReturn:
         raise EnvironmentFault(f"{self._name}, {self._moment()}: {what}")
 
-    def _read(self, value: Any, space: gymnasium.Space[Any], key: str) -> Any:
+    def _read(self, value: Any, space: gymnasium.Space[Any], what: str) -> Any:
         """An observation, or a part of it, with the types of its space."""
         parts: Any
         if isinstance(space, spaces.Dict):
             if not isinstance(value, Mapping):
-                self._refuse(f"{_part(key)} is {_kind(value)}, where a dict is needed")
+                self._refuse(f"{what} is {_kind(value)}, where a dict is needed")
             if value.keys() != space.spaces.keys():
                 self._refuse(
-                    f"{_part(key)} holds the keys {_names(value)}, where its space has "
+                    f"{what} holds the keys {_names(value)}, where its space has "
                     f"{_names(space.spaces)}"
                 )
             parts = {
-                name: self._read(value[name], one, f"{key}.{name}" if key else str(name))
+                name: self._read(value[name], one, _inner(what, name))
                 for name, one in space.spaces.items()
             }
             same = all(parts[name] is value[name] for name in parts)
@@ -164,28 +176,26 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
         if isinstance(space, spaces.Tuple):
             if not isinstance(value, tuple | list) or len(value) != len(space.spaces):
                 self._refuse(
-                    f"{_part(key)} is {_kind(value)}, where a tuple of {len(space.spaces)} parts "
+                    f"{what} is {_kind(value)}, where a tuple of {len(space.spaces)} parts "
                     "is needed"
                 )
             return tuple(
-                self._read(one, of, f"{key}.{i}" if key else str(i))
+                self._read(one, of, _inner(what, i))
                 for i, (one, of) in enumerate(zip(value, space.spaces, strict=True))
             )
-        return self._leaf(value, space, key) if isinstance(space, _LEAVES) else value
+        return self._leaf(value, space, what) if isinstance(space, _LEAVES) else value
 
-    def _leaf(self, value: Any, space: Any, key: str) -> Any:
+    def _leaf(self, value: Any, space: Any, what: str) -> Any:
         """The numbers of one part."""
         fits = type(value) is np.ndarray and value.dtype == space.dtype and value.flags.aligned
-        array = value if fits else self._converted(value, space.dtype, _part(key))
+        array = value if fits else self._converted(value, space.dtype, what)
         if array.shape != space.shape:
-            self._refuse(
-                f"{_part(key)} has the shape {array.shape}, where its space has {space.shape}"
-            )
+            self._refuse(f"{what} has the shape {array.shape}, where its space has {space.shape}")
         if array.dtype.kind == "f":
             if not np.isfinite(array).all():
                 odd = array[~np.isfinite(array)]
                 self._refuse(
-                    f"{_part(key)} has {odd.size} of {array.size} numbers that are not finite, the "
+                    f"{what} has {odd.size} of {array.size} numbers that are not finite, the "
                     f"first {odd.flat[0]}"
                 )
         elif not isinstance(space, spaces.Box):
@@ -197,7 +207,7 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
             out = (array < low) | (array > high)
             if out.any():
                 wrong = array[out].flat[0]
-                self._refuse(f"{_part(key)} holds {wrong}, where its space is {space}")
+                self._refuse(f"{what} holds {wrong}, where its space is {space}")
         return value if fits or (array.dtype.kind in "iu" and np.isscalar(value)) else array[()]
 
     def _converted(self, value: Any, dtype: np.dtype[Any], what: str) -> NDArray[Any]:
@@ -273,8 +283,9 @@ def truth(value: Any) -> bool | None:
     return bool(array.item())
 
 
-def _part(key: str) -> str:
-    return f"observation {key}" if key else "the observation"
+def _inner(what: str, name: Any) -> str:
+    """What a part of a nested observation is called."""
+    return f"observation {name}" if what == _OBSERVATION else f"{what}.{name}"
 
 
 def _names(keys: Mapping[Any, Any]) -> str:
