@@ -1,6 +1,9 @@
 """The model card, `README.md`, of an exported policy."""
 
-from collections.abc import Mapping
+import json
+import keyword
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +37,7 @@ class Facts:
     """In words; "" where there are none."""
     versions: Mapping[str, str | None]
     commit: str
-    licence: str = "Apache-2.0, as Foveate"
+    licence: str
 
 
 def card(contract: Mapping[str, Any], facts: Facts) -> str:
@@ -86,13 +89,28 @@ def _success(facts: Facts) -> str:
 def _use(contract: Mapping[str, Any]) -> str:
     if contract["model"]["kind"] != "onnx":
         return '`model.pt2` is a program of `torch.export`: `torch.export.load("model.pt2")`.'
+    found = [one["name"] for one in contract["inputs"]]
     names = ", ".join(
-        f'"{one["name"]}": {one["name"].replace(".", "_")}' for one in contract["inputs"]
+        f"{json.dumps(name, ensure_ascii=False)}: {variable}"
+        for name, variable in zip(found, _variables(found), strict=True)
     )
     return (
         "```python\nfrom deploy.runtime import Policy  # NumPy and ONNX Runtime alone\n\n"
         f'policy = Policy(".")\npolicy.reset()\naction = policy.act({{{names}}})\n```'
     )
+
+
+def _variables(names: Sequence[str]) -> list[str]:
+    """Names of Python for names of inputs, each another."""
+    found: list[str] = []
+    for name in names:
+        variable = re.sub(r"\W", "_", name)
+        if not variable.isidentifier() or keyword.iskeyword(variable):
+            variable = f"part_{variable}"
+        while variable in found or variable in ("policy", "action", "Policy"):
+            variable += "_"
+        found.append(variable)
+    return found
 
 
 def _rate(contract: Mapping[str, Any]) -> str:
@@ -137,5 +155,9 @@ def _sources(facts: Facts) -> dict[str, str]:
 
 def _table(head: tuple[str, ...], rows: Any) -> str:
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    lines += ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows]
     return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    return " ".join(str(value).replace("|", "\\|").split())

@@ -18,13 +18,17 @@ _MANY = 4096
 """Largest part for which bounds are listed element by element."""
 
 
-def contract(step: Step, env: gymnasium.Env[Any, Any], rate_hz: float | None) -> dict[str, Any]:
+def contract(
+    step: Step, env: gymnasium.Env[Any, Any], rate_hz: float | None, outside: str = "refuse"
+) -> dict[str, Any]:
     """The contract of a graph, as JSON has it; the model's own entry is added once it is written.
 
     Args:
         step: the graph.
         env: environment of the policy; its geometry and signals, if it has them, are included.
         rate_hz: decisions a second; None: not known.
+        outside: what the runtime does with observed numbers out of bounds, one of `OUTSIDE`. Of a
+            choice (Discrete, MultiDiscrete, MultiBinary) nothing passes that is none.
     """
     own = env.unwrapped
     signals = [asdict(one) for one in getattr(own, "signals", ())]
@@ -43,7 +47,7 @@ def contract(step: Step, env: gymnasium.Env[Any, Any], rate_hz: float | None) ->
         "version": VERSION,
         "rate_hz": rate_hz,
         "max_age_s": None if rate_hz is None else round(1 / rate_hz, 9),
-        "inputs": [_input(key, space, signals) for key, space in step.parts.items()],
+        "inputs": [_input(key, space, signals, outside) for key, space in step.parts.items()],
         "states": [
             {
                 "name": name,
@@ -79,8 +83,10 @@ def _search(step: Step) -> dict[str, Any] | None:
     }
 
 
-def _input(key: str, space: Any, signals: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"name": key, **_port(space), "signals": _of(key, signals)}
+def _input(key: str, space: Any, signals: list[dict[str, Any]], outside: str) -> dict[str, Any]:
+    choice = not isinstance(space, spaces.Box)
+    outside = "refuse" if choice and outside == "pass" else outside
+    return {"name": key, **_port(space), "outside": outside, "signals": _of(key, signals)}
 
 
 def _output(space: Any, signals: list[dict[str, Any]]) -> dict[str, Any]:

@@ -21,13 +21,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import json
 import math
+import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 import torch
 
+from deploy.contract_file import MODELS, OUTSIDE
 from deploy.weights import WEIGHTS
 from foveate_extras import require
 from policies.common.settings import Repair
@@ -41,6 +44,8 @@ from training.io.config import ArgumentParser, UserError
 __all__ = ["main"]
 
 CARD = "README.md"
+_BEGUN = ".begun"
+"""Folder within the export's, which holds its files until all are written."""
 _KINDS = ("onnx", "pt2")
 
 
@@ -89,6 +94,15 @@ def _parser() -> ArgumentParser:
         help="evaluation.json that holds this policy: its success goes on the card",
     )
     parser.add_argument(
+        "--outside", choices=OUTSIDE, default="pass", help="what deploy.runtime does with observed "
+        "numbers out of the space's bounds: pass them on, as in training, clip or refuse them "
+        "(default %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--licence", metavar="TEXT", help="licence of the weights, for the card (default that of a "
+        "shipped policy; not stated for others)",
+    )  # fmt: skip
+    parser.add_argument(
         "--env", metavar="ID", help="Gymnasium id, which must be the run's: MODULE:ID of a run "
         "imports MODULE only when it is given here",
     )  # fmt: skip
@@ -124,8 +138,19 @@ def run(argv: Sequence[str] | None = None) -> int:
     _check_free(out)
     with made_and_locked(out) as folder:
         try:
-            return _export(agent, folder, arguments)
-        except ValueError as error:
+            begun = folder / _BEGUN
+            if begun.is_dir():
+                shutil.rmtree(begun)
+            begun.mkdir()
+            try:
+                status = _export(agent, begun, arguments)
+                _finish(begun, folder)
+            finally:
+                shutil.rmtree(begun)
+            size = (folder / MODELS[arguments.to]).stat().st_size
+            print(f"wrote {arguments.to} to {folder}, {size:,} bytes")
+            return status
+        except (ValueError, FloatingPointError) as error:
             raise UserError(f"{arguments.run}: {error}") from None
         except OSError as error:
             raise UserError(f"--out {out} cannot be written: {reason(error)}") from None
@@ -135,19 +160,34 @@ def _check_free(out: Path) -> None:
     from deploy.contract_file import CONTRACT
 
     there = [path.name for path in out.iterdir()] if out.is_dir() else []
-    if set(there) - {".lock"} and CONTRACT not in there:
+    if set(there) - {".lock"} and not {CONTRACT, _BEGUN} & set(there):
         raise UserError(f"--out {out} holds other files: give another directory")
+
+
+def _finish(begun: Path, folder: Path) -> None:
+    """Move a whole export to its place, the files of a former one out of it. `begun` is there until
+    the end, so that an export that is stopped can be repeated."""
+    from deploy.contract_file import CONTRACT
+    from deploy.recorded import RECORDED
+    from deploy.success import SUCCESS
+
+    for name in (CONTRACT, CARD, SUCCESS, RECORDED, *MODELS.values()):
+        if (begun / name).exists():
+            os.replace(begun / name, folder / name)
+        else:
+            (folder / name).unlink(missing_ok=True)
 
 
 def _export(agent: Agent, folder: Path, arguments: Any) -> int:
     from deploy import formats, parity
     from deploy.card import card
     from deploy.contract import contract
-    from deploy.contract_file import CONTRACT, MODELS
+    from deploy.contract_file import CONTRACT, read_contract
     from deploy.facts import evaluated, facts, shown
-    from deploy.recorded import RECORDED, Recording
+    from deploy.recorded import Recording
+    from deploy.runtime import Policy, fitted
     from deploy.steps import step_of
-    from deploy.success import SUCCESS, played
+    from deploy.success import played
     from training.io.fingerprint import sha256_of
 
     success = evaluated(agent, arguments.evaluation)
@@ -155,10 +195,9 @@ def _export(agent: Agent, folder: Path, arguments: Any) -> int:
         policy: Any = agent.make_policy(env)
         step = step_of(policy, env.observation_space, env.action_space)
         period_s = step_s(env)
-        written = contract(step, env, None if math.isnan(period_s) else round(1 / period_s, 9))
+        rate_hz = None if math.isnan(period_s) else round(1 / period_s, 9)
+        written = contract(step, env, rate_hz, arguments.outside)
         observation, _ = env.reset(seed=arguments.seed)
-        for name in (CONTRACT, CARD, SUCCESS, RECORDED, *MODELS.values()):
-            (folder / name).unlink(missing_ok=True)
         path = folder / MODELS[arguments.to]
         example = step.example(observation)
         model = formats.write(arguments.to, step, example, path, arguments.weights)
@@ -169,10 +208,14 @@ def _export(agent: Agent, folder: Path, arguments: Any) -> int:
             "weights": arguments.weights,
         }  # fmt: skip
         write_atomically(folder / CONTRACT, (json.dumps(written, indent=1) + "\n").encode())
+        inputs = read_contract(folder).inputs
+        clipped = fitted([replace(port, outside="clip") for port in inputs], observation)
+        if arguments.to == "onnx":
+            Policy(folder).act(clipped)
         recording = Recording(model, step.parts, arguments.recorded or 0)
         try:
             found = parity.compare(
-                env, policy, step, recording, arguments.observations, arguments.seed
+                env, policy, step, recording, arguments.observations, arguments.seed, inputs
             )
             if arguments.episodes is not None:
                 seeds = range(arguments.seed, arguments.seed + arguments.episodes)
@@ -181,15 +224,17 @@ def _export(agent: Agent, folder: Path, arguments: Any) -> int:
             raise ValueError(str(error)) from None
         recording.write(folder)
         size = path.stat().st_size
-        text = card(written, facts(agent, policy, observation, found, success, size))
+        text = card(
+            written,
+            facts(agent, policy, observation, found, success, size, arguments.licence),
+        )
         write_atomically(folder / CARD, text.encode())
-    print(f"wrote {arguments.to} to {folder}, {size:,} bytes")
     for where, words in success.items():
         print(f"{where}: {words}")
-    return _report(found, bool(step.initial), arguments.weights)
+    return _report(found, bool(step.initial), arguments.weights, arguments.outside)
 
 
-def _report(found: Any, recurrent: bool, weights: str) -> int:
+def _report(found: Any, recurrent: bool, weights: str, outside: str) -> int:
     """Print what the comparison found; the exit status. Weights in fewer bits differ by intent."""
     from deploy.parity import LARGEST, ties
 
@@ -199,6 +244,11 @@ def _report(found: Any, recurrent: bool, weights: str) -> int:
     print(f"{found.decisions} decisions: {differs}")
     if described := ties(found):
         print(described)
+    if found.outside:
+        print(
+            f"observations left their bounds in {found.outside} of {found.decisions} decisions "
+            f"({found.first_outside}); the contract says: {outside}"
+        )
     policy_ms, model_ms = found.median_ms
     print(
         f"a decision, median CPU time: {policy_ms:.2f} ms of the policy, {model_ms:.2f} ms of the "
@@ -208,8 +258,8 @@ def _report(found: Any, recurrent: bool, weights: str) -> int:
         return 0
     print(
         f"the model is not the policy: {found.beyond} of {found.decisions} decisions differ by "
-        f"more than {LARGEST:g}, and are no ties: the policy does not act so where its observation "
-        "is a few roundings off",
+        f"more than {LARGEST:g} of half the action's range, and are no ties: the policy does not "
+        "act so where its observation is a few roundings off",
         file=sys.stderr,
     )
     return 1

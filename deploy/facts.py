@@ -26,10 +26,16 @@ _VERSIONS = ("foveate", "torch", "numpy")
 
 
 def facts(
-    agent: Agent, policy: Any, observation: Any, found: Parity, success: dict[str, str], size: int
+    agent: Agent,
+    policy: Any,
+    observation: Any,
+    found: Parity,
+    success: dict[str, str],
+    size: int,
+    licence: str | None = None,
 ) -> Facts:
     """Facts of a policy that was compared with its model, whose file has `size` bytes, with its
-    known success rates."""
+    known success rates and the licence of its weights, which is only known of shipped policies."""
     task, here = agent.task, provenance({})
     policy.reset()
     flops = count(lambda: policy.act(observation)).total
@@ -55,7 +61,15 @@ def facts(
         ties=ties(found),
         versions={name: here["versions"].get(name) for name in _VERSIONS},
         commit=commit,
+        licence=licence or _licence(agent),
     )
+
+
+def _licence(agent: Agent) -> str:
+    shipped = {path.resolve() for path in checkpoint.shipped().values()}
+    if agent.checkpoint is not None and agent.checkpoint.resolve() in shipped:
+        return "Apache-2.0, as Foveate"
+    return "not stated: it is for those to say who trained the policy (`--licence`)"
 
 
 def _training(agent: Agent) -> dict[str, Any]:

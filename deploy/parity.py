@@ -12,15 +12,19 @@ Algorithms, 2002, section 1.5).
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import gymnasium
+import numpy as np
 import torch
+from gymnasium import spaces
 from torch import Tensor
 
+from deploy.contract_file import Port
 from deploy.formats import Run
+from deploy.runtime import UnfitError, fitted
 from deploy.search_noise import SearchNoise
 from deploy.steps import NOISE, Step
 from training.collect.episode import run_episode
@@ -28,8 +32,10 @@ from training.collect.episode import run_episode
 __all__ = ["LARGEST", "Parity", "compare", "ties"]
 
 LARGEST = 1e-5
-"""Difference that is allowed: of an action absolute, of a state as a share of its largest number,
-if that is above 1."""
+"""Difference that is allowed, as a share: of a state's largest number, if that is above 1; of half
+the range of a bounded action, if that is above 1. An action of smaller range may differ by this
+number itself, and by a thousandth of half its range at most."""
+_LEAST_SHARE, _LEAST_ROUNDINGS = 1e-3, 4
 _ROUNDINGS = (0.5, 1.0, 2.0, 4.0, 8.0)
 _DRAWS = 16
 
@@ -40,7 +46,8 @@ class Parity:
 
     decisions: int = 0
     action: float = 0.0
-    """Largest difference of any number of an action, where there is no tie."""
+    """Largest difference of any number of an action, where there is no tie, as a share of half its
+    range if that is above 1."""
     state: float = 0.0
     """The same for the recurrent state."""
     beyond: int = 0
@@ -55,6 +62,10 @@ class Parity:
     """Of each decision of the policy in PyTorch, CPU time of this thread."""
     model_ms: list[float] = field(default_factory=list)
     """Of each decision of the model."""
+    outside: int = 0
+    """Decisions whose observation left its bounds."""
+    first_outside: str = ""
+    """Description of the first of them."""
     episodes: list[bool | None] = field(default_factory=list)
     """Success of each whole episode."""
 
@@ -88,9 +99,13 @@ class _Enough(Exception):
 class _Compared:
     """A policy that is compared with a model while it acts."""
 
-    def __init__(self, policy: Any, step: Step, run: Run, parity: Parity, most: int) -> None:
+    def __init__(
+        self, policy: Any, step: Step, run: Run, parity: Parity, most: int, ports: Sequence[Port]
+    ) -> None:
         self._policy, self._step, self._run = policy, step, run
         self._parity, self._most = parity, most
+        self._within = [replace(port, outside="refuse") for port in ports]
+        self._ports = [_passing(port, step.parts[port.name]) for port in ports]
         self._noise = SearchNoise(step.plan, step.seed) if step.plan else None
         self._states: dict[str, Tensor] = {}
 
@@ -104,14 +119,17 @@ class _Compared:
         parity = self._parity
         if parity.decisions == self._most:
             raise _Enough
-        inputs = {**self._step.tensors(observation), **self._states}
+        given = self._fitted(observation)
+        if any(port.outside == "clip" for port in self._ports):
+            observation = given
+        inputs = {**self._step.tensors(given), **self._states}
         if self._noise is not None:
             inputs[NOISE] = torch.from_numpy(self._noise.next())
         found = _timed(lambda: self._run(inputs), parity.model_ms)
         taken = _timed(lambda: self._policy.act(observation), parity.policy_ms)
         self._states = self._step.recurrent_state()
         wanted = {"action": torch.as_tensor(taken), **self._carried_out()}
-        differs = {name: _difference(found[name], value) for name, value in wanted.items()}
+        differs = _differences(self._step, found, wanted)
         parity.decisions += 1
         most = max(differs.values())
         differs_much = most > LARGEST
@@ -125,17 +143,41 @@ class _Compared:
         parity.state = max(parity.state, *differs.values(), 0.0)
         return taken
 
+    def _fitted(self, observation: Any) -> Any:
+        """The observation as the runtime gives it to the model."""
+        if not self._ports:
+            return observation
+        try:
+            fitted(self._within, observation)
+        except UnfitError as error:
+            self._parity.outside += 1
+            self._parity.first_outside = self._parity.first_outside or str(error)
+        return fitted(self._ports, observation)
+
     def _carried_out(self) -> dict[str, Tensor]:
         return {f"next_{name}": value for name, value in self._states.items()}
 
 
 def compare(
-    env: gymnasium.Env[Any, Any], policy: Any, step: Step, run: Run, decisions: int, seed: int
+    env: gymnasium.Env[Any, Any],
+    policy: Any,
+    step: Step,
+    run: Run,
+    decisions: int,
+    seed: int,
+    ports: Sequence[Port] = (),
 ) -> Parity:
     """Compare a model with its policy over so many decisions of the policy's own episodes, the
-    first of which begins with `seed`."""
+    first of which begins with `seed`.
+
+    Observations pass the runtime's checks of `ports`, the inputs of the contract, if given. An
+    observation out of bounds that the contract refuses is counted and compared all the same.
+
+    Raises:
+        ValueError: one sentence, for an observation that does not match the contract otherwise.
+    """
     parity = Parity()
-    compared = _Compared(policy, step, run, parity, decisions)
+    compared = _Compared(policy, step, run, parity, decisions, ports)
     try:
         while parity.decisions < decisions:
             episode = run_episode(env, compared, seed + len(parity.episodes))
@@ -143,6 +185,11 @@ def compare(
     except _Enough:
         pass
     return parity
+
+
+def _passing(port: Port, space: Any) -> Port:
+    passes = port.outside == "refuse" and isinstance(space, spaces.Box)
+    return replace(port, outside="pass") if passes else port
 
 
 def _roundings_off(
@@ -158,7 +205,7 @@ def _roundings_off(
                 nudged[name] = _off(inputs[name], roundings, generator)
             with torch.no_grad():
                 own = dict(zip(step.outputs, step(*nudged.values()), strict=True))
-            if all(_difference(found[name], value) <= LARGEST for name, value in own.items()):
+            if max(_differences(step, found, own).values()) <= LARGEST:
                 return roundings
     return None
 
@@ -178,13 +225,37 @@ def _timed(call: Callable[[], Any], times_ms: list[float]) -> Any:
     return found
 
 
-def _difference(found: Tensor, wanted: Tensor) -> float:
-    """Largest absolute one, in units of the largest number where that is above 1; infinite where
-    shapes differ or a number is none."""
+def _differences(
+    step: Step, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]
+) -> dict[str, float]:
+    scale = _action_scale(step.action_space)
+    return {
+        name: _difference(found[name], value, scale if name == "action" else None)
+        for name, value in wanted.items()
+    }
+
+
+def _action_scale(space: Any) -> Tensor | None:
+    """Unit of the difference of each number of an action; NaN without bounds, None for choices."""
+    if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
+        return None
+    low, high = (torch.from_numpy(np.array(bound, np.float64)) for bound in (space.low, space.high))
+    half = (high - low) / 2
+    unit = half.maximum((half * (_LEAST_SHARE / LARGEST)).clamp_max(1))
+    rounding = low.abs().maximum(high.abs()) * float(np.finfo(space.dtype).eps)
+    unit = unit.maximum(rounding * (_LEAST_ROUNDINGS / LARGEST))
+    return torch.where(unit.isfinite() & (unit > 0), unit, torch.nan)
+
+
+def _difference(found: Tensor, wanted: Tensor, scale: Tensor | None = None) -> float:
+    """Largest absolute one, in units of `scale`, or without one of the largest number where that is
+    above 1; infinite where shapes differ or a number is none."""
     if found.shape != wanted.shape:
         return float("inf")
     if not wanted.numel():
         return 0.0
-    miss = (found.double() - wanted.double()).abs().max()
-    share = float(miss / wanted.double().abs().max().clamp_min(1))
+    unit: Tensor = wanted.double().abs().max().clamp_min(1)
+    if scale is not None:
+        unit = torch.where(scale.isnan(), unit, scale)
+    share = float(((found.double() - wanted.double()).abs() / unit).max())
     return share if share == share else float("inf")

@@ -211,21 +211,22 @@ def _fitting(port: Port, value: Any) -> NDArray[Any]:
         _refuse(name, array < port.low, array, f"at least {_shown(port.low)}")
     if port.outside == "refuse" and port.high is not None:
         _refuse(name, array > port.high, array, f"at most {_shown(port.high)}")
-    return np.ascontiguousarray(array)
+    return np.asarray(array, order="C")
 
 
 def _typed(port: Port, array: NDArray[Any]) -> NDArray[Any]:
-    """In the type of an input: floats of any width for floats, and whole numbers that it holds."""
+    """In the type of an input: floats of any width and signed integers for floats, and whole
+    numbers that it holds. Unsigned integers are none of these: they are pictures or millimetres."""
     if array.dtype == port.dtype:
         return array
-    kinds = {array.dtype.kind, port.dtype.kind}
-    if kinds != {"f"} and not kinds <= {"i", "u"}:
+    if array.dtype.kind not in ("fi" if port.dtype.kind == "f" else "biu"):
         raise ValueError(f"{port.name} must be {port.dtype}, got {array.dtype}")
+    if port.dtype.kind in "iu":
+        held = np.iinfo(port.dtype)
+        wrong = (array < held.min) | (array > held.max)
+        _refuse(port.name, wrong, array, f"from {held.min} to {held.max}")
     with np.errstate(over="ignore"):  # becomes infinite, which is refused
-        cast = array.astype(port.dtype)
-    if kinds != {"f"}:
-        _refuse(port.name, cast.astype(object) != array.astype(object), array, f"{port.dtype}")
-    return cast
+        return array.astype(port.dtype)
 
 
 def _refuse(name: str, wrong: NDArray[np.bool_], array: NDArray[Any], allowed: str) -> None:

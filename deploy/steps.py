@@ -126,9 +126,12 @@ class Step(nn.Module):
         return given
 
     def tensors(self, observation: Any) -> dict[str, Tensor]:
-        """An observation of the environment by the names of inputs."""
+        """An observation of the environment by the names of inputs, in the types of the space."""
         parts = flat(observation)
-        return {key: torch.from_numpy(np.array(parts[key])) for key in self.parts}
+        return {
+            key: torch.from_numpy(np.array(parts[key], np.dtype(space.dtype).newbyteorder("=")))
+            for key, space in self.parts.items()
+        }
 
 
 def step_of(policy: nn.Module, observation_space: Any, action_space: Any) -> Step:

@@ -1,15 +1,23 @@
 """The command, and what it writes."""
 
+import ast
+import dataclasses
 import json
+import shutil
+from pathlib import Path
+from unittest.mock import Mock
 
 import gymnasium
 import numpy as np
 import pytest
 
 import envs  # noqa: F401 - registers the environments
+from deploy import card, parity
 from deploy.cameras import described
 from deploy.export import main
+from deploy.facts import _licence
 from envs.signals import ACTION
+from training.analysis.agents import find_agents
 
 
 def test_the_command_writes_a_folder_and_compares(tmp_path, capsys):
@@ -31,6 +39,39 @@ def test_other_files_are_not_written_over(tmp_path, capsys):
     (tmp_path / "thesis.tex").touch()
     assert main(["stepping_stones_no_attention", "--out", str(tmp_path)]) == 2
     assert "holds other files: give another directory" in capsys.readouterr().err
+
+
+def test_a_stopped_export_is_repeated_and_a_failed_one_leaves_the_former(tmp_path, monkeypatch):
+    words = ["stepping_stones_no_attention", "--to", "pt2", "--observations", "1"]
+    words += ["--out", str(tmp_path)]
+    (tmp_path / ".begun").mkdir()  # as a kill leaves it
+    (tmp_path / ".begun" / "model.pt2").touch()
+    assert main(words) == 0
+    made = {path.name for path in tmp_path.iterdir()} - {".lock"}
+    assert made == {"README.md", "contract.json", "model.pt2"}
+    before = (tmp_path / "contract.json").read_bytes()
+    monkeypatch.setattr(parity, "compare", Mock(side_effect=ValueError("an observation is odd")))
+    assert main([*words, "--outside", "clip"]) == 2
+    assert (tmp_path / "contract.json").read_bytes() == before
+    assert not (tmp_path / ".begun").exists()
+
+
+def test_the_snippet_of_a_card_is_python_for_all_names():
+    names = ["Left Eye", "left.eye", "class", "7", 'a"b', "a b", "a.b", "policy"]
+    ports = [{"name": name} for name in names]
+    text = card._use({"model": {"kind": "onnx"}, "inputs": ports})
+    code = text.removeprefix("```python\n").removesuffix("\n```")
+    tree = ast.parse(code)
+    (table,) = (node for node in ast.walk(tree) if isinstance(node, ast.Dict))
+    assert [key.value for key in table.keys] == names
+    assert len({value.id for value in table.values}) == len(names)
+
+
+def test_the_licence_is_that_of_shipped_weights_alone(tmp_path):
+    (path,) = find_agents(["stepping_stones_no_attention"], [], None, [])
+    assert _licence(path) == "Apache-2.0, as Foveate"
+    copy = shutil.copy(path.checkpoint, tmp_path / "mine.safetensors")
+    assert "not stated" in _licence(dataclasses.replace(path, checkpoint=Path(copy)))
 
 
 @pytest.mark.parametrize(

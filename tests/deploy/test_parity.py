@@ -1,6 +1,7 @@
 """Exported policies decide as the policies do."""
 
 import gymnasium
+import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
@@ -8,6 +9,8 @@ from torch import nn
 
 import envs  # noqa: F401 - registers SteppingStones-v0
 from deploy import formats
+from deploy.contract import contract
+from deploy.contract_file import OUTSIDE, Port
 from deploy.parity import LARGEST, compare, ties
 from deploy.search_noise import SearchNoise
 from deploy.steps import step_of
@@ -70,6 +73,68 @@ def test_a_difference_is_found():
     assert (found.decisions, found.beyond, found.episodes) == (5, 5, [True])
     assert found.action == pytest.approx(3 * LARGEST, rel=0.1)
     assert (found.state, found.ties) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "allowed"),
+    [
+        (-1, 1, 1e-5),
+        (0, 512, 2.56e-3),
+        (-0.04, 0.04, 1e-5),
+        (-1e-4, 1e-4, 1e-7),
+        (1000, 1001, 4e-4),
+        (-np.inf, np.inf, 1e-5),
+    ],
+)
+def test_an_action_may_differ_by_a_share_of_its_range(low, high, allowed):
+    space = spaces.Box(low, high, (2,), np.float32)
+    policy, env = build({"patch": (2, 2)}, SPACE, space), Still(SPACE, space)
+    step = step_of(policy, SPACE, space)
+
+    def off(difference):
+        def run(inputs):
+            (action,) = step(*inputs.values())
+            return {"action": action.double() + difference}
+
+        found = compare(env, policy, step, run, 1, 0)
+        return found.passed and not found.ties
+
+    assert off(0.5 * allowed)
+    assert not off(40 * allowed)
+
+
+class Leaves(Still):
+    """An environment whose observations leave their bounds, in float64 at each reset."""
+
+    def reset(self, **options):
+        observation, info = super().reset(**options)
+        observation["proprio"] = observation["proprio"].astype(np.float64)
+        observation["proprio"][0] = 9.5
+        return observation, info
+
+
+@pytest.mark.parametrize("outside", OUTSIDE)
+def test_observations_pass_the_checks_of_the_contract(outside):
+    env = Leaves(SPACE, ACTIONS)
+    policy, _ = remembering()
+    step = step_of(policy, SPACE, ACTIONS)
+    given = contract(step, env, 20.0, outside)["inputs"]
+    ports = [Port(one["name"], tuple(one["shape"]), np.dtype(one["dtype"]), np.float64(one["low"]),
+                  np.float64(one["high"]), one["outside"]) for one in given]  # fmt: skip
+    seen = []
+
+    def run(inputs):
+        seen.append(inputs["proprio"][0].item())
+        return dict(zip(step.outputs, step(*inputs.values()), strict=True))
+
+    found = compare(env, policy, step, run, 6, 0, ports)
+    assert found.passed, (found.action, found.state)
+    assert found.outside == 2
+    assert found.first_outside == "proprio must be at most 9.0, got 9.5 at [0], 1 of 3 such numbers"
+    assert seen[0] == (9.0 if outside == "clip" else 9.5)
+    env.reset = lambda **_: ({"depth": np.zeros((6, 8)), "proprio": np.zeros(3, np.uint8)}, {})
+    with pytest.raises(ValueError, match="proprio must be float32, got uint8"):
+        compare(env, policy, step, run, 6, 0, ports)
 
 
 class Jumps(nn.Module):

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from hashlib import sha256
 
 import numpy as np
@@ -10,9 +11,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from deploy.contract_file import CONTRACT
+from deploy.contract_file import CONTRACT, Port
 from deploy.model_file import check_model
-from deploy.runtime import Policy, StaleError
+from deploy.runtime import Policy, StaleError, fitted
 from tests.deploy.folders import remembering
 
 ALONE = """
@@ -78,7 +79,7 @@ def test_it_needs_numpy_and_onnx_runtime_alone(folder):
             {"more": np.zeros(1)},
             "the observation must hold depth, proprio, got depth, proprio, more",
         ),
-        ({"proprio": np.zeros(3, int)}, "proprio must be float32, got int64"),
+        ({"depth": np.zeros((6, 8), np.uint16)}, "depth must be float32, got uint16"),
         ({"proprio": np.full(3, 1e300)}, "proprio must be finite, got inf"),
         ({"proprio": np.zeros(4, np.float32)}, r"proprio must have shape \(3,\), got \(4,\)"),
         (
@@ -93,6 +94,35 @@ def test_what_comes_in_is_checked(folder, change, sentence):
     given = {key: value for key, value in (seen() | change).items() if value is not None}
     with pytest.raises(ValueError, match=sentence):
         Policy(folder).act(given)
+
+
+BOX = Port("x", (2,), np.dtype(np.float32), np.float64(-1), np.array([1, np.nan]))
+
+
+@pytest.mark.parametrize(
+    ("port", "given", "found"),
+    [
+        (replace(BOX, outside="pass"), [1.5, 9], [1.5, 9]),
+        (replace(BOX, outside="clip"), [1.5, 9], [1, 9]),
+        (replace(BOX, outside="clip"), [-9, -9.0], [-1, -1]),
+        (BOX, [1.5, 9], r"x must be at most 1.0, got 1.5 at \[0\], 1 of 2"),
+        (replace(BOX, outside="pass"), [np.inf, 0], "x must be finite, got inf"),
+        (BOX, np.zeros(2, ">f8"), [0, 0]),
+        (BOX, np.ones(2, np.int64), [1, 1]),
+        (BOX, np.ones(2, np.complex64), "x must be float32, got complex64"),
+        (Port("x", (), np.dtype(np.int64)), np.int32(3), 3),
+        (Port("x", (1,), np.dtype(np.int8)), np.array([True]), [1]),
+        (Port("x", (1,), np.dtype(np.uint8)), np.array([300]), "x must be from 0 to 255, got 300"),
+        (Port("x", (1,), np.dtype(np.uint8)), np.array([0.5]), "x must be uint8, got float64"),
+    ],
+)
+def test_observations_become_what_the_model_takes(port, given, found):
+    if isinstance(found, str):
+        with pytest.raises(ValueError, match=found):
+            fitted([port], {"x": np.asarray(given)})
+        return
+    array = fitted([port], {"x": np.asarray(given)})["x"]
+    assert (array.tolist(), array.dtype, array.shape) == (found, port.dtype, port.shape)
 
 
 def test_what_is_too_old_is_held_zeroed_or_an_error(folder):
@@ -263,6 +293,10 @@ def test_operators_of_others_and_damaged_files_are_refused(tmp_path):
             "whole numbers from 0",
         ),
         ({"inputs": [{"name": "x", "shape": [1], "dtype": "object"}]}, "dtype of x must be one of"),
+        (
+            {"inputs": [{"name": "x", "shape": [1], "dtype": "float32", "outside": "wrap"}]},
+            "outside of x must be one of pass, clip, refuse, got 'wrap'",
+        ),
         ({"version": 2}, "format and version must be foveate-contract 1"),
         ({"inputs": 3}, "lacks a part or has another in its place"),
         ({"max_age_s": "NaN"}, "max_age_s must be a number above 0 or null"),

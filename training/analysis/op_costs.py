@@ -134,7 +134,7 @@ _FREE = """
     new_ones new_zeros nonzero ones ones_like permute put real repeat resolve_conj roll
     scalar_tensor scatter select select_scatter set slice slice_scatter split split_with_sizes
     squeeze stack t take transpose tril triu unbind unfold unsqueeze view view_as_complex
-    view_as_real zero zeros zeros_like
+    view_as_real zero zeros zeros_like _assert_async
 """
 _ELEMENTWISE = """
     abs acos acosh add angle asin asinh atan atan2 atanh bernoulli bessel_i0 bessel_i0e
