@@ -14,13 +14,16 @@ class FuzzedEnv(gymnasium.Env):
     """Spaces of every kind. `change` replaces what `where` names: "reset" or "step" (all that is
     returned), "observation", "picture", "numbers", "choice", "choices", "marks", "reward",
     "terminated", "truncated", "info", or a key of `info`; at step AT, or with `at` = 0 at reset.
-    With `boxes` it has no parts but Boxes.
+    With `boxes` it has no parts but Boxes; `end` is whether it succeeds at the end.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
     frame = None
 
-    def __init__(self, where="", change=None, at=AT, boxes=False, size=(12, 16), render_mode=None):
+    def __init__(
+        self, where="", change=None, at=AT, boxes=False, size=(12, 16), end=1, render_mode=None
+    ):
+        self._end = bool(end)
         self.size, self.change, self.render_mode = size, change, render_mode
         self.observation_space = spaces.Dict(
             {
@@ -64,7 +67,7 @@ class FuzzedEnv(gymnasium.Env):
 
     def step(self, action):
         self._t += 1
-        info = {"success": self._new("success", self._t >= STEPS)}
+        info = {"success": self._new("success", self._end and self._t >= STEPS)}
         if self._where == "is_success":
             info = {"is_success": self._new("is_success", self._t >= STEPS)}
         reward = self._new("reward", float(action[0]))

@@ -1,5 +1,6 @@
 """What comes from an environment is checked where it enters: one broken rule at a time."""
 
+import json
 import pickle
 from functools import partial
 
@@ -183,6 +184,19 @@ def test_success_has_two_names_and_one_meaning(key, value, right):
         episode = run_episode(env, Still(), 7)
     assert episode.success is right
     assert episode.info["success"] is right
+
+
+def test_success_at_the_end_and_success_once_are_told_apart(tmp_path, capsys):
+    words = ["--policy", "random", "--env", FUZZED, "--episodes", "1"]
+    for value, once in (("1", 1.0), ("0", None)):
+        here = ["--set", "where=success", f"change={value}", f"at={AT}"]
+        out = tmp_path / value
+        assert evaluate.main([*words, *here, "end=0", "--out", str(out)]) == 0
+        (entry,) = json.loads((out / "evaluation.json").read_text())
+        assert (entry["success_rate"], entry.get("success_once_rate")) == (0.0, once)
+        assert entry["records"][0].get("success_once") == once
+    assert rollout.main([*words, "--set", "where=success", "change=1", f"at={AT}", "end=0"]) == 0
+    assert "succeeded for a while, not at the end" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["observation_space", "action_space"])

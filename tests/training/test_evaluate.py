@@ -161,7 +161,7 @@ def test_results_before_a_policy_that_fails_are_kept(tmp_path, capsys, monkeypat
     )
     arguments = ["--policy", "random", "--policy", "oracle", "--episodes", "2", *WALK]
     assert main([*arguments, "--out", str(tmp_path)]) == 2
-    assert capsys.readouterr().err.startswith("error: oracle: policy output")
+    assert capsys.readouterr().err.startswith("error: oracle: Walk-v0, at the reset")
     (kept,) = json.loads((tmp_path / "evaluation.json").read_text())
     assert kept["name"] == "random"
 

@@ -106,6 +106,8 @@ def summarise(agent: Agent, episodes: Sequence[Episode]) -> dict[str, Any]:
         ),
         "steps_mean": float(steps.mean()),
     }
+    if any(e.succeeded_once and not e.success for e in episodes):
+        entry["success_once_rate"] = sum(e.succeeded_once for e in episodes) / count
     for outcome in outcomes_of(agent.task):
         values = np.array([e.outcomes.get(outcome.name, math.nan) for e in episodes])
         if not np.isfinite(values).all():

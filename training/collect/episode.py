@@ -10,6 +10,9 @@ import numpy as np
 
 import envs
 
+ONCE = "success_once"
+"""Key of `info` in an episode that succeeded for a while, but not at the end."""
+
 
 class Policy(Protocol):
     """The interface that the loop requires of a policy, learned or scripted."""
@@ -41,7 +44,13 @@ class Episode:
     """What the environment's description says that an episode is judged by, by name: those that
     `info` holds at the end; of an event 1.0 or 0.0."""
     info: dict[str, Any] = field(repr=False)
-    """The last `info` of the environment."""
+    """The last `info` of the environment, with `success_once` where it succeeded for a while, but
+    not at the end."""
+
+    @property
+    def succeeded_once(self) -> bool:
+        """Whether it succeeded at the end, or at any step before."""
+        return bool(self.success or self.info.get(ONCE))
 
 
 OnStep = Callable[[gymnasium.Env, Any, np.ndarray, float, Policy], None]
@@ -63,7 +72,7 @@ def run_episode(
     """
     observation, info = env.reset(seed=seed, options=options)
     policy.reset()
-    total, steps, terminated, truncated = 0.0, 0, False, False
+    total, steps, terminated, truncated, once = 0.0, 0, False, False, False
     while not (terminated or truncated):
         action = policy.act(observation)
         if not _is_finite(action):
@@ -75,6 +84,7 @@ def run_episode(
         following, reward, terminated, truncated, info = env.step(action)
         total += float(reward)
         steps += 1
+        once = once or bool(info.get("success"))
         if on_step is not None:
             on_step(env, observation, action, float(reward), policy)
         observation = following
@@ -83,6 +93,8 @@ def run_episode(
             f"the rewards of the episode with seed {seed} add up to {total}, "
             "where a finite number is expected"
         )
+    if once and not info["success"]:
+        info = {ONCE: True, **info}
     return Episode(
         seed=seed,
         reward=total,

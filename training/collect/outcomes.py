@@ -78,6 +78,8 @@ def described(episode: Episode, task: Task | None) -> str:
     ]
     if not words and episode.success is not None:
         words = ["succeeded" if episode.success else "did not succeed"]
+        if episode.succeeded_once and not episode.success:
+            words = ["succeeded for a while, not at the end"]
     text = ", ".join(filter(None, words))
     after = f"{text} after {episode.steps} steps" if text else f"{episode.steps} steps"
     return f"seed {episode.seed}: {after}, reward {episode.reward:.3f}"
