@@ -23,7 +23,7 @@ Seen = tuple[dict[str, NDArray[Any]], float]
 """An observation by its parts and its time stamp, seconds of `time.monotonic()`."""
 _LARGEST_BYTES = 1 << 30
 _FIRST_FRAME_S = 10.0
-_READ_TIMEOUT_MS = 2000  # of a camera at an address, so that its thread can be closed
+_READ_TIMEOUT_MS = 5000  # of a camera at an address, so that its thread can be closed
 _RECONNECT_S = 0.2
 
 

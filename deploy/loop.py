@@ -97,7 +97,7 @@ class Times:
 
 def run(
     policy: Policy,
-    observe: Callable[[], Seen],
+    observe: Callable[[], Seen | None],
     do: Callable[[NDArray[Any]], object],
     *,
     rate_hz: float,
@@ -109,9 +109,10 @@ def run(
     """Decide at a fixed rate. A decision that takes too long delays only those that it overlaps.
 
     A watchdog counts consecutive decisions whose observation is too old, did not come
-    (`StreamEndError`) or holds numbers that the contract refuses, such as NaN. The first `hold` of
-    them do what the policy's `late` selects; then the stop action is done and the loop ends, with
-    the reason in `Times.stopped`. The stop action is also done before an error leaves the loop.
+    (`StreamEndError`, or None) or holds numbers that the contract refuses, such as NaN. The first
+    `hold` of them do what the policy's `late` selects; then the stop action is done and the loop
+    ends, with the reason in `Times.stopped`. If `late` is "error", it ends at the first. The stop
+    action is also done before an error leaves the loop.
 
     Args:
         policy: policy, reset before the first step and whenever `observe.begins` is true.
@@ -131,6 +132,7 @@ def run(
     """
     if hold < 0:
         raise ValueError(f"hold must be at least 0, got {hold}")
+    hold = 0 if policy.late == "error" else hold
     stop_action = policy.stop_action(stop)
     try:
         times = _run(policy, observe, do, rate_hz, steps, hold, clock or time.monotonic)
@@ -144,7 +146,7 @@ def run(
 
 def _run(
     policy: Policy,
-    observe: Callable[[], Seen],
+    observe: Callable[[], Seen | None],
     do: Callable[[NDArray[Any]], object],
     rate_hz: float,
     steps: int,
@@ -157,9 +159,11 @@ def _run(
     for step in range(steps):
         _wait_until(due_s)
         begun_s = time.monotonic()
-        reason, age_s, seen = "", 0.0, None
+        reason, age_s = "", 0.0
+        seen: Seen | None = None
         try:
             seen = observe()
+            reason = "" if seen else "observe returned nothing"
         except StreamEndError as error:
             reason = str(error)
         except EOFError:
@@ -169,7 +173,7 @@ def _run(
             policy.reset()
         decided_s, computed_ns = time.monotonic(), time.thread_time_ns()
         late_before = policy.late_count
-        if seen is not None:
+        if seen:
             age_s = _age_s(seen[1], clock, begun_stamp_s)
             try:
                 action = policy.act(seen[0], age_s=age_s)

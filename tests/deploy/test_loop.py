@@ -67,12 +67,14 @@ class Fails:
         if 2 < self.calls <= 2 + self.count:
             if self.how == "end":
                 raise StreamEndError("the stream has ended")
+            if self.how == "nothing":
+                return None
             seen["proprio"][1] = {"nan": np.nan, "inf": np.inf}.get(self.how, 0)
             seen_s -= 0.2 if self.how == "old" else 0
         return seen, seen_s
 
 
-@pytest.mark.parametrize("how", ["old", "end", "nan", "inf"])
+@pytest.mark.parametrize("how", ["old", "end", "nan", "inf", "nothing"])
 @pytest.mark.parametrize("count", [2, 9])
 def test_the_watchdog_holds_then_stops(folder, how, count):
     policy, actions = Policy(folder, late="hold"), []
@@ -99,6 +101,9 @@ def test_an_error_leaves_a_stop_action_behind(folder):
         run(policy, Fails(policy, "old", 1), actions.append, rate_hz=0, steps=6)
     assert len(actions) == 3
     assert not actions[2].any()
+    times = run(policy, Fails(policy, "end", 1), actions.append, rate_hz=0, steps=6)
+    assert times.stopped
+    assert len(actions) == 6
     with pytest.raises(ValueError, match=r"stop must be at most 1\.0, got 3\.0"):
         run(policy, Fails(policy, "old", 1), actions.append, rate_hz=0, steps=6, stop=[3, 0])
 
@@ -218,6 +223,26 @@ def test_a_live_camera_yields_its_latest_frame():
         camera._thread.join()
         with pytest.raises(StreamEndError, match="has ended"):
             _ = [camera() for _ in range(2)]  # a last frame is returned once
+        camera.close()
+
+
+def test_a_camera_connects_again_if_asked():
+    pytest.importorskip("cv2")
+    from tests.deploy.network_camera import network_camera
+
+    with network_camera() as there:
+        there.send(20)
+        camera = Camera(there.address, RGB, {}, reconnect=True)
+        assert grey(camera()) < 20.5
+        there.end()
+        time.sleep(0.1)
+        before_s, there.over = camera()[1], False
+        there.send(250)
+        end_s = time.monotonic() + 10
+        while camera()[1] == before_s and time.monotonic() < end_s:
+            time.sleep(0.05)
+        assert camera()[1] > before_s
+        there.end()
         camera.close()
 
 
