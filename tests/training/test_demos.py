@@ -237,9 +237,9 @@ def test_a_worker_that_dies_while_verifying_is_reported(recorded, monkeypatch, c
 
 
 def test_an_expert_that_does_not_know_stops_the_recording(tmp_path, capsys):
-    sentence = "recording stopped: policy output (action) at step 0 of the episode with seed 2"
-    kept = "2 finished episodes are in"
-    refused(capsys, demos, arguments(tmp_path, "--set", "nan_at=2"), sentence, kept)
+    sentence = ", at the reset with seed 2: the expert's action has "
+    said = "recording stopped: ", sentence, "2 finished episodes are in"
+    refused(capsys, demos, arguments(tmp_path, "--set", "nan_at=2"), *said)
     assert len(DemoReader(tmp_path)) == 2
 
 

@@ -178,5 +178,6 @@ def test_not_a_number_from_a_policy_leaves_status_2_and_no_video(monkeypatch, ca
         walk_env.WalkEnv, "expert_action", lambda self: np.full(9, np.nan, np.float32)
     )
     film = tmp_path / "film.mp4"
-    refused(capsys, rollout, ["--policy", "oracle", "--video", str(film), *WALK], "policy output")
+    said = "oracle: Walk-v0, at the reset with seed 100000: the expert's action has 9 of 9"
+    refused(capsys, rollout, ["--policy", "oracle", "--video", str(film), *WALK], said)
     assert list(tmp_path.iterdir()) == []
