@@ -22,8 +22,8 @@ from training.compare.record import Columns, check_record, pack, unpack
 from training.compare.results import read_results
 from training.compare.runs import TrainingJob, all_runs, check_demonstrations, check_policies
 from training.demonstrations.recorder import record_all
-from training.demos import parser
-from training.demos import plan as plan_recording
+from training.demonstrations.request import parser
+from training.demonstrations.request import plan as plan_recording
 from training.io import config as configuration
 from training.io.config import UserError
 from training.io.fingerprint import differences
