@@ -137,6 +137,9 @@ class Camera:
         self._cv2, self._port, self._others = cv2, port, dict(others)
         self._source, self._reconnect = source, reconnect
         self._live = _is_live(source)
+        there = Path(str(source))
+        if not self._live and there.exists() and not there.is_file():
+            raise ValueError(f"a video must be a regular file, got {source}")
         self._capture = self._opened()
         self._newest: Seen | None = None
         self._returned: Seen | None = None

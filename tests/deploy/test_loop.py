@@ -1,5 +1,8 @@
 """Control loop of an exported policy: inputs, timing and reports."""
 
+import json
+import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -269,6 +272,24 @@ def test_the_command_tells_percentiles_and_writes_each_decision(folder, tmp_path
 
 
 @pytest.mark.parametrize(
+    ("limit_s", "words", "found_s"),
+    [
+        (None, ["--rate", "20"], 0.05),
+        (None, ["--rate", "0"], None),
+        (None, ["--rate", "0", "--camera", "0"], 1.0),
+        (0.2, ["--rate", "20"], 0.2),
+        (0.2, ["--rate", "20", "--max-age", "3"], 3.0),
+    ],
+)
+def test_the_rate_limits_the_age_where_nothing_else_does(folder, tmp_path, limit_s, words, found_s):
+    shutil.copy(folder / "model.onnx", tmp_path)
+    contract = json.loads((folder / "contract.json").read_text()) | {"max_age_s": limit_s}
+    (tmp_path / "contract.json").write_text(json.dumps(contract))
+    policy, _ = loop._policy(loop._parser().parse_args([str(tmp_path), *words]))
+    assert policy._max_age_s == found_s
+
+
+@pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (["--rate", "-1"], "--rate must be a number from 0 to 10000, got -1.0"),
@@ -324,6 +345,14 @@ def test_a_live_camera_is_watched_and_closed(tmp_path, how):
     assert done.returncode == (0 if how == "healthy" else STOPPED), done.stderr
     assert "FATAL" not in done.stderr
     assert ("stopped by the watchdog" in done.stdout) == (how != "healthy")
+
+
+def test_a_film_is_a_regular_file(tmp_path):
+    pytest.importorskip("cv2")
+    os.mkfifo(tmp_path / "film.avi")
+    for path in (tmp_path / "film.avi", tmp_path):
+        with pytest.raises(ValueError, match="must be a regular file"):
+            Camera(str(path), RGB, {})
 
 
 def test_without_opencv_a_camera_is_one_sentence(monkeypatch):
