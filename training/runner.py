@@ -8,7 +8,7 @@ outcomes and return the row of metrics.csv) and `state` (what a checkpoint holds
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 import policies
+from policies.common.observation import parts_of
 from training.algorithms.devices import current_group
 from training.algorithms.feature_maps import announce, begin_from
 from training.algorithms.registry import trainer_of
@@ -41,6 +42,8 @@ from training.io.config import UserError
 from training.io.state_files import Count, State, check
 from training.io.trackers import Tracking
 
+_TABLE = 8
+"""Two-dimensional observations with no more rows or columns may well be tables."""
 C = TypeVar("C", bound=JobConfig)
 K = TypeVar("K")
 R = TypeVar("R")
@@ -91,6 +94,8 @@ class Algorithm(Generic[C]):
         try:
             self.policy: Any = _build(config.env_id, config.policy, self.env)
             self._load()
+            if start is None and current_group().is_first:
+                _note_tables(self.env, getattr(config.policy, "layout", {}))
             self.prepare()
             if start is not None:
                 saved = self._saved(start)
@@ -322,6 +327,19 @@ def build_policy(env_id: str, env: dict[str, Any], config: policies.AnyPolicyCon
 def _build(env_id: str, config: policies.AnyPolicyConfig, env: gymnasium.Env) -> Any:
     with checkpoint.fitting(f"cannot build the policy for {env_id}"):
         return policies.build_for(config, env, trusted=False)
+
+
+def _note_tables(env: gymnasium.Env, layout: Mapping[str, str]) -> None:
+    """Print a note of each small table of numbers that is read as an image."""
+    for key, part in parts_of(env.observation_space):
+        box = isinstance(part, gymnasium.spaces.Box) and part.dtype.kind == "f"
+        shape: tuple[int, ...] = part.shape if box else ()
+        if len(shape) == 2 and min(shape) <= _TABLE and key not in layout:
+            print(
+                f"note: {key} has {shape[0]} x {shape[1]} numbers, which are read as an image; to "
+                f"read them as numbers: --set 'policy.layout={{{key}: vector}}'",
+                flush=True,
+            )
 
 
 def train(config: JobConfig, run: str | Path) -> None:

@@ -237,7 +237,7 @@ def head_for(space: gymnasium.Space[Any], footholds: Footholds | None = None) ->
     """
     if footholds is not None and space.shape == (footholds.actions,):
         return FootholdHead(footholds)
-    if isinstance(space, spaces.Box) and math.prod(space.shape):
+    if isinstance(space, spaces.Box) and 0 not in space.shape:
         return BoxHead(space)
     if isinstance(space, spaces.Discrete):
         return ChoiceHead(space, (int(space.n),), space.start)

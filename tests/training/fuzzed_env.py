@@ -83,12 +83,13 @@ class FuzzedEnv(gymnasium.Env):
 
 
 class EmptyEnv(gymnasium.Env):
-    """Observations and actions of any number of numbers; with `more` beside as many others."""
+    """Observations of any shape, actions of any number of numbers, and with `more` others."""
 
     metadata = {"render_modes": [], "render_fps": 20}  # noqa: RUF012
 
     def __init__(self, seen=3, taken=2, more=None):
-        self.observation_space = spaces.Box(-1, 1, (seen,), np.float32)
+        seen = (seen,) if isinstance(seen, int) else seen
+        self.observation_space = spaces.Box(-1, 1, seen, np.float32)
         if more is not None:
             more = spaces.Box(-1, 1, (more,), np.float32)
             self.observation_space = spaces.Dict({"seen": self.observation_space, "more": more})

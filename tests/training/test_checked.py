@@ -322,3 +322,17 @@ def test_the_expert_is_of_the_environment_too(action, sentence, tmp_path, monkey
     monkeypatch.setattr(fuzzed_env.FuzzedEnv, "expert_action", expert)
     words = [f"env_id={FUZZED}", "iterations=1", *COMMANDS["bc"][1]]
     refused(capsys, bc, ["--out", str(tmp_path / "run"), "--set", *words], sentence)
+
+
+@pytest.mark.parametrize(
+    ("layout", "noted"), [([], True), (["policy.layout={seen: vector}"], False)]
+)
+def test_a_table_that_is_read_as_an_image_is_noted(layout, noted, tmp_path, capsys):
+    words = ["env_id=tests.training.fuzzed_env:Empty-v0", "env.seen=[5,5]", "env.more=1"]
+    words += [*layout, "iterations=1", *COMMANDS["es"][1]]
+    assert es.main(["--out", str(tmp_path), "--set", *words]) == 0
+    said = (
+        "note: seen has 5 x 5 numbers, which are read as an image; to read them as numbers: --set "
+        "'policy.layout={seen: vector}'"
+    )
+    assert (said in capsys.readouterr().out) == noted
