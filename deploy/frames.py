@@ -25,6 +25,7 @@ _LARGEST_BYTES = 1 << 30
 _FIRST_FRAME_S = 10.0
 _READ_TIMEOUT_MS = 5000  # of a camera at an address, so that its thread can be closed
 _RECONNECT_S = 0.2
+_LONGEST_STACK = 64
 
 
 class StreamEndError(EOFError):
@@ -102,7 +103,9 @@ class Camera:
     Args:
         source: number, device (/dev/video0) or address (http://..., rtsp://...) of a live camera,
             or path of a video, as `cv2.VideoCapture` takes them.
-        port: the input, uint8: (rows, columns, 3), (3, rows, columns), or with 1 or no channel.
+        port: the input, uint8: (rows, columns, 3), (3, rows, columns), or with 1 or no channel; or
+            a stack of such frames as its first axis, of grey ones also as its last: the frames of
+            the last decisions, and the first one before those.
         others: the other parts of every observation.
         reconnect: open a live camera again when its stream ends.
 
@@ -123,8 +126,9 @@ class Camera:
     ) -> None:
         if not takes_pictures(port):
             raise ValueError(
-                "an input for a camera must be uint8 (rows, columns, 3), (3, rows, columns), or "
-                f"with 1 or no channel, got {port.name}, {port.dtype} {port.shape}"
+                "an input for a camera must be uint8 (rows, columns, 3), (3, rows, columns), with "
+                "1 or no channel, or a stack of such frames, got "
+                f"{port.name}, {port.dtype} {port.shape}"
             )
         try:
             import cv2
@@ -135,6 +139,8 @@ class Camera:
             ) from None
 
         self._cv2, self._port, self._others = cv2, port, dict(others)
+        self._axis, self._shape = _stack(port.shape)
+        self._history: list[NDArray[Any]] = []
         self._source, self._reconnect = source, reconnect
         self._live = _is_live(source)
         there = Path(str(source))
@@ -165,6 +171,14 @@ class Camera:
             StreamEndError: a live camera gives no more frames; each was returned before.
             EOFError: the video is over.
         """
+        parts, seen_s = self._frame()
+        if self._axis is None:
+            return parts, seen_s
+        frame, count = parts[self.name], self._port.shape[self._axis]
+        self._history = [*(self._history or [frame] * count)[1:], frame]
+        return {**parts, self.name: np.stack(self._history, self._axis)}, seen_s
+
+    def _frame(self) -> Seen:
         if not self._live:
             seen = self._read()
             if seen is None:
@@ -214,7 +228,7 @@ class Camera:
         seen_s = time.monotonic()
         if not there:
             return None
-        cv2, shape = self._cv2, self._port.shape
+        cv2, shape = self._cv2, self._shape
         first = len(shape) == 3 and shape[2] not in (1, 3)  # channels come first
         rows, columns = shape[1:] if first else shape[:2]
         picture = cv2.resize(picture, (columns, rows), interpolation=cv2.INTER_AREA)
@@ -254,10 +268,20 @@ class Cameras:
 
 
 def takes_pictures(port: Port) -> bool:
-    """Whether frames of a camera fit an input."""
-    shape = port.shape
+    """Whether frames of a camera, or stacks of them, fit an input."""
+    axis, shape = _stack(port.shape)
     channels = len(shape) == 2 or (len(shape) == 3 and bool({shape[0], shape[2]} & {1, 3}))
-    return port.dtype == np.uint8 and channels
+    short = axis is None or port.shape[axis] <= _LONGEST_STACK
+    return port.dtype == np.uint8 and channels and short
+
+
+def _stack(shape: tuple[int, ...]) -> tuple[int | None, tuple[int, ...]]:
+    """Axis of stacked frames, None without, and the shape of a frame."""
+    if len(shape) == 4:
+        return 0, shape[1:]
+    if len(shape) != 3 or {shape[0], shape[2]} & {1, 3}:
+        return None, shape
+    return (0, shape[1:]) if shape[0] <= shape[2] else (2, shape[:2])
 
 
 def _is_live(source: int | str) -> bool:

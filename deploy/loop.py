@@ -278,7 +278,7 @@ def _source(policy: Policy, arguments: argparse.Namespace) -> Any:
     if unnamed or not set(names) <= set(pictures) or len(set(names)) != len(names):
         raise ValueError(
             "--camera is for policies with one image, uint8 (rows, columns, 3), or for several as "
-            "--camera INPUT=SOURCE, each once; depth and stacked frames need a function of your "
+            "--camera INPUT=SOURCE, each once; depth needs a function of your "
             f"own for deploy.loop.run, got {', '.join(arguments.camera)} for "
             f"{', '.join(f'{port.name} {port.dtype} {port.shape}' for port in ports)}"
         )

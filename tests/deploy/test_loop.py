@@ -182,14 +182,33 @@ def film(path, pictures=5):
 
 @pytest.mark.parametrize(
     ("shape", "found"),
-    [((20, 30), 76), ((20, 30, 1), 76), ((1, 20, 30), 76), ((3, 20, 30), [250, 0, 0])],
+    [
+        ((20, 30), 76),
+        ((20, 30, 1), 76),
+        ((1, 20, 30), 76),
+        ((3, 20, 30), [250, 0, 0]),
+        ((4, 20, 30), 76),
+        ((20, 30, 4), 76),
+        ((2, 20, 30, 3), 83),
+    ],
 )
 def test_frames_become_grey_or_channels_first(tmp_path, shape, found):
     camera = Camera(str(film(tmp_path / "film.avi")), Port("x", shape, np.dtype(np.uint8)), {})
     picture = camera()[0]["x"]
     assert picture.shape == shape
+    assert camera()[0]["x"].shape == shape
     means = picture.mean((1, 2)) if shape[0] == 3 else picture.mean()
     assert means == pytest.approx(found, abs=4)
+
+
+def test_stacked_frames_are_those_of_the_last_decisions():
+    camera = Camera.__new__(Camera)
+    camera._port, camera._history = Port("x", (3 + 1, 2, 6), np.dtype(np.uint8)), []
+    camera._axis, camera._shape = frames._stack(camera._port.shape)
+    numbers = iter(range(9))
+    camera._frame = lambda: ({"x": np.full((2, 6), next(numbers), np.uint8)}, 0.0)
+    found = [camera()[0]["x"][:, 0, 0].tolist() for _ in range(5)]
+    assert found == [[0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 2], [0, 1, 2, 3], [1, 2, 3, 4]]
 
 
 def test_a_video_is_read_frame_by_frame(tmp_path):
