@@ -82,9 +82,10 @@ def read_contract(folder: Path) -> Contract:
         ValueError: one sentence, for what is none.
     """
     path = folder / CONTRACT
+    text = read_file(folder, CONTRACT, _LARGEST_JSON)
     try:
-        given = json.loads(read_file(folder, CONTRACT, _LARGEST_JSON))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        given = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} must be JSON, got {type(error).__name__}") from None
     try:
         return _contract(given)
@@ -113,7 +114,8 @@ def _contract(given: dict[str, Any]) -> Contract:
         raise ValueError(f"inputs must have at most {_LARGEST} numbers together, got {numbers}")
     (action,) = given["outputs"]
     age = given["max_age_s"]
-    if age is not None and not (isinstance(age, int | float) and 0 < age < math.inf):
+    is_number = isinstance(age, int | float) and not isinstance(age, bool)
+    if age is not None and not (is_number and 0 < age < math.inf):
         raise ValueError(f"max_age_s must be a number above 0 or null, got {age!r}")
     return Contract(
         model["kind"],
@@ -138,33 +140,48 @@ def _port(given: dict[str, Any]) -> Port:
     sizes = tuple(_count(side) for side in shape)
     if len(sizes) > 8 or math.prod(sizes) > _LARGEST:
         raise ValueError(f"shape of {name} must be of at most {_LARGEST} numbers, got {shape}")
+    if len(sizes) > 1 and 0 in sizes:
+        raise ValueError(f"shape of {name} must have sides above 0, got {shape}")
     kind = np.dtype(dtype)
-    low, high = (_bound(given.get(side), sizes, kind) for side in ("low", "high"))
+    low, high = (_numbers(given.get(s), sizes, kind, f"{s} of {name}") for s in ("low", "high"))
     outside = given.get("outside", "refuse")
     if outside not in OUTSIDE:
         raise ValueError(f"outside of {name} must be one of {', '.join(OUTSIDE)}, got {outside!r}")
     return Port(name, sizes, kind, low, high, outside)
 
 
-def _bound(given: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
-    """A number for all, or one each; within a list null is no bound."""
+def _numbers(
+    given: Any, shape: tuple[int, ...], dtype: np.dtype[Any], what: str
+) -> NDArray[Any] | None:
+    """A number for all, or one each; within a list of bounds null is no bound.
+
+    Bounds of real numbers are float64. ValueError for numbers that the type does not have.
+    """
     if given is None:
         return None
-    array = np.array(given, np.float64)  # None becomes NaN, with which no comparison is true
+    array = np.array(given, np.float64 if dtype.kind == "f" else object)  # of None: NaN
     if array.shape not in ((), shape):
-        raise ValueError(f"bounds must be one number or of shape {shape}, got {array.shape}")
-    return array.astype(dtype) if dtype.kind in "iub" else array
+        raise ValueError(f"{what} must be one number or of shape {shape}, got {array.shape}")
+    if dtype.kind == "f":
+        return array
+    least, most = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    if what.startswith(("low", "high")):
+        array[np.equal(array, None)] = least if what.startswith("low") else most
+    for one in array.flat:
+        if not (isinstance(one, int | float) and least <= one <= most and one == int(one)):
+            raise ValueError(
+                f"{what} must be whole numbers from {least} to {most}, got {str(one)[:50]}"
+            )
+    return array.astype(dtype)
 
 
 def _state(given: dict[str, Any]) -> State:
     port = _port(given)
-    initial = np.array(given["initial"], port.dtype)
-    if initial.shape not in ((), port.shape):
-        raise ValueError(
-            f"initial of {port.name} must be one number or of shape {port.shape}, got "
-            f"{initial.shape}"
-        )
-    return State(port, str(given["output"]), np.broadcast_to(initial, port.shape).copy())
+    initial = _numbers(given["initial"], port.shape, port.dtype, f"initial of {port.name}")
+    if initial is None or (port.dtype.kind == "f" and not np.isfinite(initial).all()):
+        raise ValueError(f"initial of {port.name} must be finite numbers")
+    whole = np.broadcast_to(initial.astype(port.dtype), port.shape).copy()
+    return State(port, str(given["output"]), whole)
 
 
 def _count(given: Any) -> int:

@@ -1,7 +1,6 @@
 """Facts of a model card, measured here or read from the policy's run and evaluation."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from training.io import checkpoint
 from training.io.config import UserError
 from training.io.fingerprint import sha256_of
 from training.io.run_log import provenance
+from training.io.state_files import plain_json
 
 __all__ = ["evaluated", "facts", "shown"]
 
@@ -117,10 +117,10 @@ def evaluated(agent: Agent, path: Path | None) -> dict[str, str]:
     assert agent.checkpoint is not None
     own = sha256_of(agent.checkpoint)
     try:
-        entries = TypeAdapter(list[Entry]).validate_python(json.loads(read_bytes(path)))
+        entries = TypeAdapter(list[Entry]).validate_python(plain_json(read_bytes(path)))
     except OSError as error:
         raise UserError(f"--evaluation {path} cannot be read: {reason(error)}") from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise UserError(f"--evaluation {path} is no evaluation.json") from None
     entry = next((one for one in entries if one.checkpoint_sha256 == own), None)
     if entry is None:

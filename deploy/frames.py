@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deploy.contract_file import Port
+from deploy.model_file import check_video
 
 __all__ = ["Camera", "Cameras", "Drawn", "Recorded", "Seen", "StreamEndError"]
 
@@ -70,17 +71,19 @@ class Recorded:
 
     def __init__(self, path: Path, ports: tuple[Port, ...]) -> None:
         try:
+            if not path.is_file():  # a pipe would wait for ever
+                raise ValueError("there is no such file")
             with zipfile.ZipFile(path) as file:
                 size = sum(one.file_size for one in file.infolist())
             if size > _LARGEST_BYTES:
-                raise ValueError(
-                    f"{path} must unpack to at most {_LARGEST_BYTES} bytes, got {size}"
-                )
+                raise ValueError(f"it must unpack to at most {_LARGEST_BYTES} bytes, got {size}")
             with np.load(path, allow_pickle=False) as arrays:
-                self._parts = {port.name: arrays[port.name] for port in ports}
-        except (OSError, KeyError, MemoryError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path} must be an .npz file of each input: {error}") from None
-        lengths = {len(part) if part.ndim else 0 for part in self._parts.values()}
+                parts = {port.name: np.atleast_1d(arrays[port.name]) for port in ports}
+        except Exception as error:  # those of zipfile, zlib and NumPy have no class in common
+            text = " ".join(str(error).split()) or type(error).__name__
+            raise ValueError(f"{path} must be an .npz file of each input: {text}") from None
+        self._parts: dict[str, NDArray[Any]] = parts
+        lengths = {len(part) for part in parts.values()}
         if len(lengths) != 1 or 0 in lengths:
             raise ValueError(f"{path} must hold as many steps of each input, got {sorted(lengths)}")
         (self.steps,) = lengths
@@ -143,9 +146,8 @@ class Camera:
         self._history: list[NDArray[Any]] = []
         self._source, self._reconnect = source, reconnect
         self._live = _is_live(source)
-        there = Path(str(source))
-        if not self._live and there.exists() and not there.is_file():
-            raise ValueError(f"a video must be a regular file, got {source}")
+        if not self._live:
+            check_video(Path(str(source).removeprefix("file:")))
         self._capture = self._opened()
         self._newest: Seen | None = None
         self._returned: Seen | None = None

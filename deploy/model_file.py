@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["LARGEST_BYTES", "check_model", "read_file"]
+__all__ = ["LARGEST_BYTES", "check_model", "check_video", "read_file"]
 
 LARGEST_BYTES = 1 << 30
 _DEEPEST, _MOST_FIELDS = 16, 1 << 21
@@ -44,6 +44,7 @@ _DTYPES = {*range(26)} - {8, 14, 15}
 _DTYPE_ATTRIBUTES = {b"to", b"dtype", b"output_dtype", b"output_datatype"}
 _TEXT_ATTRIBUTES = {b"value_string", b"value_strings"}
 _STANDARD = (b"", b"ai.onnx")
+_VIDEOS = (b"\x1aE\xdf\xa3", b"RIFF", b"OggS", b"GIF8", b"\x89PNG", b"\xff\xd8\xff")
 
 
 def read_file(folder: Path, name: str, largest: int) -> bytes:
@@ -66,6 +67,29 @@ def read_file(folder: Path, name: str, largest: int) -> bytes:
         raise ValueError(
             f"{path} cannot be read: {error.strerror}; links are not followed"
         ) from None
+
+
+def check_video(path: Path) -> None:
+    """Refuse what is no file of a video by its first bytes: a pipe, which waits for ever, or a list
+    of other files, which a reader of videos would open. What is not there passes.
+
+    Raises:
+        ValueError: one sentence, for such a path.
+    """
+    try:
+        if not path.exists():
+            return
+        start = b""
+        if path.is_file():
+            with path.open("rb") as file:
+                start = file.read(12)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+    if not (start.startswith(_VIDEOS) or start[4:8] == b"ftyp"):
+        raise ValueError(
+            f"{path} must be a camera, its address, or a video file (.mp4, .mov, .webm, .mkv, "
+            ".avi), got another kind of file"
+        )
 
 
 def check_model(data: bytes, name: str) -> None:

@@ -67,6 +67,8 @@ def read_calibration(path: str | Path) -> Calibration:
     import yaml
 
     try:
+        if Path(path).is_fifo():
+            raise ValueError("it is a pipe, where a file is needed")
         with Path(path).open("rb") as file:
             data = yaml.safe_load(file.read(_LONGEST_YAML))
         matrix = [float(number) for number in data["camera_matrix"]["data"]]
@@ -78,7 +80,9 @@ def read_calibration(path: str | Path) -> Calibration:
         )  # fmt: skip
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        yaml.YAMLError, KeyError, TypeError, AttributeError, RecursionError, OverflowError
+    ) as error:  # fmt: skip
         reason = " ".join(str(error).split())
         raise ValueError(f"{path} is no calibration of a camera: {reason}") from None
     except ValueError as error:

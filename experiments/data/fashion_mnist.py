@@ -108,6 +108,6 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     dims = data[3]
     shape = tuple(int(n) for n in np.frombuffer(data, ">u4", dims, 4)) if dims else ()
     rest = len(data) - 4 - 4 * dims
-    if not shape or int(np.prod(shape, dtype=object)) != rest:
+    if not 1 <= dims <= 3 or int(np.prod(shape, dtype=object)) != rest:
         raise UserError(f"{path} is damaged: its header says {shape}, and {rest} bytes follow")
     return np.frombuffer(data, np.uint8, offset=4 + 4 * dims).reshape(shape)

@@ -1,5 +1,6 @@
 """Control loop of an exported policy: inputs, timing and reports."""
 
+import io
 import json
 import os
 import shutil
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 
 import numpy as np
 import pytest
@@ -366,15 +368,60 @@ def test_a_live_camera_is_watched_and_closed(tmp_path, how):
     assert ("stopped by the watchdog" in done.stdout) == (how != "healthy")
 
 
-def test_a_film_is_a_regular_file(tmp_path):
-    pytest.importorskip("cv2")
-    os.mkfifo(tmp_path / "film.avi")
-    for path in (tmp_path / "film.avi", tmp_path):
-        with pytest.raises(ValueError, match="must be a regular file"):
-            Camera(str(path), RGB, {})
-
-
 def test_without_opencv_a_camera_is_one_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
     with pytest.raises(ImportError, match=r"read by OpenCV, .* pip install opencv-python-headless"):
         Camera(0, RGB, {})
+
+
+def member(data, name="depth.npy", kind=zipfile.ZIP_STORED):
+    """An archive with one member of these bytes."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", kind) as archive:
+        archive.writestr(name, data)
+    return file.getvalue()
+
+
+def numbers(array, **more):
+    """The bytes of an .npy file."""
+    file = io.BytesIO()
+    np.lib.format.write_array(file, np.asarray(array), **more)
+    return file.getvalue()
+
+
+GOOD = member(numbers(np.zeros((3, 6, 8), np.float32)), kind=zipfile.ZIP_DEFLATED)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"PK", GOOD[:-30], GOOD[:60] + b"\xff" * 8 + GOOD[68:],
+        GOOD.replace(b"\x08\x00", b"\x63\x00"), GOOD.replace(b"PK\x01\x02", b"PK\x01\x03"),
+        member(numbers([None], allow_pickle=True)), member(b"\x93NUMPY\x01\x00\x05\x00{'de("),
+        member(b"no array"), member(b"\x93NUMPY\x09\x00"), member(b"", "depth"),
+        member(numbers(np.zeros(3)).replace(b"(3,)", b"(9,)")),
+        member(numbers(np.zeros(3)).replace(b"<f8", b"|V9")), member(numbers(3.0)),
+        member(numbers(np.zeros((0, 6, 8)))), np.lib.format.magic(1, 0),
+    ],
+)  # fmt: skip
+def test_a_damaged_recording_is_one_sentence(folder, tmp_path, capsys, data):
+    path = tmp_path / "seen.npz"
+    path.write_bytes(data)
+    assert main([str(folder), "--recorded", str(path), "--rate", "0", "--steps", "2"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"deploy.loop: {path} must ")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["#EXTM3U\n/etc/passwd\n", "ffconcat version 1.0\nfile a.mp4\n", "<MPD>", "v=0\n", None]
+)
+def test_a_film_is_no_pipe_and_no_list_of_other_files(tmp_path, text):
+    path = tmp_path / "film.mp4"
+    os.mkfifo(path) if text is None else path.write_text(text)
+    for source in (path, f"file:{path}", tmp_path):
+        with pytest.raises(ValueError, match="must be a camera, its address, or a video file"):
+            Camera(str(source), RGB, {})
+    if text is None:
+        with pytest.raises(ValueError, match=r"must be an .npz file of each input: there is no"):
+            Recorded(path, (RGB,))

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from deploy.contract_file import CONTRACT, Port
+from deploy.contract_file import CONTRACT, Port, read_contract
 from deploy.model_file import check_model
 from deploy.runtime import Policy, StaleError, fitted
 from tests.deploy.folders import remembering
@@ -160,6 +160,19 @@ def of_a_stranger(tmp_path, nodes, initializer=(), opsets=(("", 18),), **ports):
     return tmp_path
 
 
+def ports(**changes):
+    """A contract's inputs."""
+    return {"inputs": [{"name": "x", "shape": [1], "dtype": "float32", **changes}]}
+
+
+def test_bounds_of_whole_numbers_are_exact_and_null_is_none(tmp_path):
+    made = of_a_stranger(
+        tmp_path, [summed("x")], **ports(dtype="int64", low=[None], high=[2**53 + 1])
+    )
+    (port,) = read_contract(made).inputs
+    assert (port.low.tolist(), port.high.tolist()) == ([-(2**63)], [2**53 + 1])
+
+
 def summed(name):
     return helper.make_node("ReduceSum", [name], ["action"], keepdims=0)
 
@@ -299,6 +312,17 @@ def test_operators_of_others_and_damaged_files_are_refused(tmp_path):
         ),
         ({"version": 2}, "format and version must be foveate-contract 1"),
         ({"inputs": 3}, "lacks a part or has another in its place"),
+        (ports(shape=[0, 8, 3]), "shape of x must have sides above 0"),
+        (ports(dtype="uint8", high=300), "high of x must be whole numbers from 0 to 255, got 300"),
+        (ports(dtype="uint8", low=-1), "low of x must be whole numbers from 0 to 255, got -1"),
+        (ports(dtype="bool", high=2), "high of x must be whole numbers from 0 to 1, got 2"),
+        (ports(dtype="int8", high=[1.5]), "high of x must be whole numbers from -128 to 127"),
+        (ports(dtype="int8", high=float("inf")), "high of x must be whole numbers from -128"),
+        (
+            {"states": [{"name": "s", "shape": [1], "dtype": "uint8", "initial": 300}]},
+            "initial of s must be whole numbers from 0 to 255, got 300",
+        ),
+        ({"max_age_s": True}, "max_age_s must be a number above 0 or null"),
         ({"max_age_s": "NaN"}, "max_age_s must be a number above 0 or null"),
     ],
 )

@@ -250,6 +250,7 @@ def png_of(width, height):
         (CALIBRATION.replace("-0.25, ", ""), None),
         (CALIBRATION.replace("-0.25, 0.08, ", ""), "distortion_coefficients must be 4, 5, 8"),
         (CALIBRATION.replace("[400.0, 0.0,", "[.nan, 0.0,"), "must be 9 finite numbers"),
+        (CALIBRATION.replace("640", ".inf"), "is no calibration.*infinity"),
         (CALIBRATION.replace("[400.0, 0.0,", "[400.0,"), "is no calibration"),
         (CALIBRATION.replace("[400.0, 0.0,", "[-4.0, 0.0,"), "focal lengths and sides above 0"),
     ],

@@ -169,6 +169,11 @@ def test_a_run_with_damaged_rows(runs, tmp_path, iteration):
 GAZE = {"edges_kept": 0.5, "edges": 0.4, "past_kept": 0.1, "past": 0.2}
 
 
+def nested(deep):
+    """JSON of lists within lists."""
+    return "[" * deep + "]" * deep
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -177,7 +182,8 @@ GAZE = {"edges_kept": 0.5, "edges": 0.4, "past_kept": 0.1, "past": 0.2}
         (json.dumps(GAZE | {"past": float("nan")}), "past = nan, but input should be"),
         (json.dumps([GAZE]), "it is of type list, where keys with values are needed"),
         (json.dumps(GAZE)[:-9], "is damaged, or no JSON: "),
-        ("[" * 100_000, "is damaged, or no JSON: maximum recursion depth"),
+        (nested(100_000), "is damaged, or no JSON: it is nested more than 100 deep"),
+        (nested(900), "is damaged, or no JSON: it is nested more than 100 deep"),
         ('{"edges": ' + "9" * 5000 + "}", "is damaged, or no JSON: Exceeds the limit"),
         ("\udcff", "is damaged, or no JSON: 'utf-8' codec can't decode"),
     ],

@@ -123,6 +123,44 @@ def test_a_damaged_study_is_one_sentence(tmp_path, name, data):
         pack(tmp_path / "out", tmp_path / "record", *CONTENTS)
 
 
+def test_a_planted_link_leads_no_file_elsewhere(tmp_path):
+    """Nor does what a killed unpacking left."""
+    record, elsewhere = packed(tmp_path), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "mine").write_text("mine")
+    planted = tmp_path / ".back.unpacking"
+    planted.symlink_to(elsewhere)
+    unpack(record, tmp_path / "back")
+    assert [path.name for path in elsewhere.iterdir()] == ["mine"]
+    assert not (tmp_path / "back").is_symlink()
+    planted.mkdir()
+    (planted / "runs").symlink_to(elsewhere)
+    (tmp_path / "back").rename(tmp_path / "first")
+    unpack(record, tmp_path / "back")
+    assert [path.name for path in elsewhere.iterdir()] == ["mine"]
+
+
+def test_tables_and_texts_of_a_damaged_record_are_one_sentence(tmp_path):
+    record = packed(tmp_path)
+    whole = json.loads(lzma.decompress((record / FACTS).read_bytes()))
+
+    def refused(text, changes, said):
+        data = lzma.compress(text.encode())
+        (record / EPISODES).write_bytes(data)
+        tables = whole["tables"] | {EPISODES: hashlib.sha256(data).hexdigest()}
+        facts = whole | {"tables": tables, **changes}
+        (record / FACTS).write_bytes(lzma.compress(json.dumps(facts).encode()))
+        with pytest.raises(UserError, match=said):
+            unpack(record, tmp_path / "back")
+        assert not (tmp_path / "back").exists()
+
+    good = lzma.decompress((record / EPISODES).read_bytes()).decode()
+    for text in ("", "\n\n", "evaluation\n\n"):
+        refused(text, {}, "episodes.csv.xz is damaged")
+    refused(good, {"gaze": {"a": "\ud800"}}, "facts.json.xz is damaged")
+    refused(good, {"evaluations": {"a": [[]]}}, "facts.json.xz is damaged")
+
+
 def again(name, folder, *more):
     """The page of a published study, written of its record; what it is made with."""
     command = re.search("<pre>.*--config (.*)</pre>", (STUDIES / name / "report.html").read_text())

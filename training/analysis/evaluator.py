@@ -1,7 +1,6 @@
 """Evaluation of policies over many seeds, and the directory of its results, `evaluation.json`."""
 
 import dataclasses
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -28,7 +27,7 @@ from training.command.progress import watched
 from training.io import run_log
 from training.io.config import UserError
 from training.io.fingerprint import differences, fingerprint, sha256_of
-from training.io.state_files import Count, Finite, State, check
+from training.io.state_files import Count, Finite, State, check, plain_json
 
 RESULTS, PARETO = "evaluation.json", "pareto.png"
 
@@ -265,8 +264,8 @@ def _kept(directory: Path, agents: Sequence[Agent], seeds: Sequence[int]) -> lis
         return []
     another, path = f"--out {directory} holds another evaluation ({there[0]})", directory / RESULTS
     try:
-        entries = json.loads(read_bytes(path)) if there == [RESULTS] else []
-    except (OSError, ValueError, RecursionError) as error:
+        entries = plain_json(read_bytes(path)) if there == [RESULTS] else []
+    except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read as results: {error}") from None
     if not isinstance(entries, list) or not 0 < len(entries) <= len(agents):
         raise UserError(f"{another}: give another directory")

@@ -24,7 +24,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from training.command.files import read_bytes, reason, write_atomically
 from training.io.config import UserError
 from training.io.fingerprint import sha256_of
-from training.io.state_files import check
+from training.io.state_files import check, plain_json
 
 EPISODES, ITERATIONS, FACTS = "episodes.csv.xz", "iterations.csv.xz", "facts.json.xz"
 _MOST_BYTES, _MOST_CELLS = 2**26, 2**23
@@ -164,7 +164,11 @@ def unpack(record: Path, out: Path) -> None:
         raise UserError(f"{out} must be empty to start with {record}: give another --out")
     files = _files(record)
     partial = out.with_name(f".{out.name}.unpacking")
-    shutil.rmtree(partial, ignore_errors=True)
+    if partial.is_symlink() or partial.is_file():
+        partial.unlink()
+    elif partial.exists():  # of an unpacking that was killed
+        shutil.rmtree(partial)
+    partial.mkdir(parents=True)  # new, so that nothing of it leads elsewhere
     for name, text in files.items():
         path = partial / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -207,7 +211,12 @@ def _files(record: Path) -> dict[str, str]:
                 found = iterations.get(name, [])
                 lines = (text, *(",".join(row.get(k, "") for k in keys) for row in found), "")
             files[f"runs/{name}/{file}"] = "\n".join(lines)
-    return files | {f"gaze/{name}.json": text for name, text in facts.gaze.items()}
+    files |= {f"gaze/{name}.json": text for name, text in facts.gaze.items()}
+    try:
+        "".join(files.values()).encode()
+    except UnicodeEncodeError:
+        raise UserError(f"{facts_path} is damaged: it holds half a character") from None
+    return files
 
 
 def _bytes(path: Path) -> bytes:
@@ -229,8 +238,8 @@ def _text(path: Path) -> str:
 
 def _json(text: str, path: Path) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return plain_json(text)
+    except ValueError:
         raise UserError(f"{path} is damaged: {text[:40]!r} is no JSON") from None
 
 
@@ -261,7 +270,7 @@ def _grouped(path: Path) -> dict[str, list[Row]]:
         head = next(lines, [])
         for row in lines:
             cells += len(row)
-            if len(row) != len(head) or cells > _MOST_CELLS:
+            if not row or len(row) != len(head) or cells > _MOST_CELLS:
                 raise UserError(f"{path} is damaged, or too large: row {lines.line_num}")
             found.setdefault(row[0], []).append(dict(zip(head[1:], row[1:], strict=True)))
     except csv.Error as error:

@@ -34,7 +34,7 @@ from pydantic.dataclasses import dataclass
 from training.command.errors import UserError
 from training.command.files import write_atomically
 from training.io.fingerprint import differences, fingerprint, version_of
-from training.io.state_files import Count, Finite, check
+from training.io.state_files import Count, Finite, check, plain_json
 
 FORMAT, VERSION = "foveate-demonstrations", 1
 MASTER, EPISODES = "demos.hdf5", "episodes"
@@ -127,8 +127,8 @@ class Recording:
     def from_json(cls, text: str, path: Path) -> Self:
         """Parse the output of `to_json` from a file; raises UserError for other text."""
         try:
-            data = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            data = plain_json(text)
+        except ValueError as error:
             raise UserError(f"{path} is damaged: its recording is no JSON: {error}") from None
         return check(cls, data, path, "recording.")
 

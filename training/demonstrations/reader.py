@@ -3,7 +3,6 @@
 Reading runs no code from the files and follows no link out of their directory.
 """
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -30,7 +29,7 @@ from training.demonstrations.format import (
     observation_spec,
 )
 from training.io.config import UserError
-from training.io.state_files import Finite, check
+from training.io.state_files import Finite, check, plain_json
 
 _FILTERS = (h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_FLETCHER32)
 _MOST_BYTES = 2**26  # limit for numbers read at once; an episode has kilobytes
@@ -213,7 +212,7 @@ def read_demo(directory: Path, number: int, wanted: Recording | None = None) -> 
         actions = _dataset(group, "actions", steps, recording.action)[()]
         if not (np.isfinite(actions).all() and np.abs(rewards).max() < _MOST_REWARD):
             raise UserError(f"{path} has actions or rewards that are not finite")
-        info = json.loads(_text(group.attrs, "final_info"))
+        info = plain_json(_text(group.attrs, "final_info"))
         arrays = {key: datasets[key][()] for key, spec in specs.items() if not spec.is_frame}
         large = {key: spec for key, spec in specs.items() if spec.is_frame}
         return Demo(

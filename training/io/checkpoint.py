@@ -29,6 +29,7 @@ from training.collect.environments import ForeignId, make_env, other_robot
 from training.command.errors import did_you_mean
 from training.command.files import write_atomically, writing
 from training.io.config import UserError, validate
+from training.io.state_files import plain_json
 from training.io.tensor_file import read_header, read_tensors, sha256_of_tensors
 
 if TYPE_CHECKING:
@@ -150,8 +151,8 @@ def read(path: Path) -> Checkpoint:
             f"{path} is damaged: its tensors are not those that were written, by the checksum in it"
         )
     try:
-        config, state = dict(json.loads(metadata["config"])), dict(json.loads(metadata["state"]))
-    except (KeyError, TypeError, ValueError, RecursionError):
+        config, state = dict(plain_json(metadata["config"])), dict(plain_json(metadata["state"]))
+    except (KeyError, TypeError, ValueError):
         raise UserError(f"{path} is a checkpoint without a readable config and state") from None
     env_id = config.get("env_id", "")
     if not isinstance(env_id, str):

@@ -38,7 +38,7 @@ from training.command.files import (
 from training.command.progress import ProgressBar
 from training.io.checkpoint import CHECKPOINTS
 from training.io.fingerprint import sha256_of, version_of
-from training.io.state_files import State, read_json
+from training.io.state_files import State, plain_json, read_json
 from training.io.trackers import Tracking
 from training.io.yaml_text import to_yaml
 
@@ -109,7 +109,7 @@ def record_resume(directory: Path, iteration: int, config: dict[str, Any]) -> No
     """Record in a run's provenance the iteration and configuration it resumes with."""
     try:
         read_json(Provenance, directory / PROVENANCE)
-        facts = json.loads(read_bytes(directory / PROVENANCE))
+        facts = plain_json(read_bytes(directory / PROVENANCE))
         facts.setdefault("resumed", []).append({"iteration": iteration, **provenance(config)})
         write_json(directory / PROVENANCE, facts)
         write_config(directory, config)

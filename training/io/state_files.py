@@ -18,6 +18,8 @@ from training.io import config as configuration
 
 T = TypeVar("T")
 
+_DEEPEST = 100
+
 State = ConfigDict(extra="ignore", allow_inf_nan=False)
 """pydantic configuration of such a dataclass; unknown keys of a file are ignored."""
 Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -26,13 +28,29 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 """A finite number."""
 
 
+def plain_json(text: str | bytes) -> Any:
+    """The data of a JSON text. ValueError for what is none, or nested deeper than any file is."""
+    try:
+        data = json.loads(text)
+    except RecursionError:
+        level = [None]
+    else:
+        level = [data] if isinstance(data, dict | list) else []
+        for _ in range(_DEEPEST):
+            parts = (one.values() if isinstance(one, dict) else one for one in level)
+            level = [x for part in parts for x in part if isinstance(x, dict | list)]
+    if level:
+        raise ValueError(f"it is nested more than {_DEEPEST} deep")
+    return data
+
+
 def read_json(cls: type[T], path: Path) -> T:
     """Read a JSON file as a `cls`; raises UserError if it is unreadable or invalid."""
     try:
-        data = json.loads(read_bytes(path))
+        data = plain_json(read_bytes(path))
     except OSError as error:
         raise UserError(f"cannot read {path}: {reason(error)}") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         why = " ".join(str(error).split())
         raise UserError(f"{path} is damaged, or no JSON: {why}") from None
     return check(cls, data, path)
