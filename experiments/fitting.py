@@ -20,8 +20,8 @@ from experiments.task import STRICT, Learning
 from training.algorithms.optimiser_state import load_optimiser, optimiser_tensors
 from training.command.files import write_atomically
 from training.io.config import UserError
-from training.io.state_files import Count, State, check
-from training.io.tensor_file import read_header, read_tensors
+from training.io.state_files import Count, State, check, plain_json
+from training.io.tensor_file import check_seal, read_header, read_tensors, sealed
 
 STATE, METRICS = "state.safetensors", "metrics.csv"
 _MODEL, _OPTIMISER = "model/", "optimiser/"
@@ -107,6 +107,10 @@ def fit(
     started, done = 0, Fit()
     if (path := learning.folder / STATE).is_file():
         saved, tensors = _load(path, model)
+        if saved.step > settings.steps:
+            raise UserError(
+                f"{path} is of step {saved.step}, where training has {settings.steps} steps"
+            )
         known = [name for name in tensors if name.startswith(_OPTIMISER)]
         moments = {name.removeprefix(_OPTIMISER): tensors[name] for name in known}
         load_optimiser(optimiser, moments, path)
@@ -189,7 +193,7 @@ def _save(
         "diverged_at": done.diverged_at,
     }
     whole = {name: value.detach().contiguous().clone() for name, value in tensors.items()}
-    write_atomically(folder / STATE, save(whole, {"fit": json.dumps(facts)}))
+    write_atomically(folder / STATE, sealed(save(whole, {"fit": json.dumps(facts)})))
     keys = list(dict.fromkeys(key for row in done.rows for key in row))
     lines = [",".join(keys), *(",".join(f"{row[k]:.6g}" for k in keys) for row in done.rows)]
     write_atomically(folder / METRICS, ("\n".join(lines) + "\n").encode())
@@ -220,10 +224,11 @@ def load_model(
 
 
 def _facts(path: Path) -> tuple[Saved, list[str]]:
-    """The metadata and the tensors' names; no tensor is read."""
+    """The metadata and the tensors' names. UserError where the file is not as it was written."""
     metadata, header = read_header(path)
+    check_seal(path)
     try:
-        facts = json.loads(metadata.get("fit", ""))
+        facts = plain_json(metadata.get("fit", ""))
     except ValueError:
         raise UserError(f"{path} is damaged, or another kind of file") from None
     return check(Saved, facts, path), list(header)

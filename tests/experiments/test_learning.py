@@ -4,11 +4,14 @@ On PyTorch's device `meta`, which refuses tensors of the CPU, models are tested 
 """
 
 import dataclasses
+import json
 import math
 from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 import attention
@@ -106,6 +109,47 @@ def test_another_models_state_is_refused_by_the_tensor_that_differs(tmp_path):
     (tmp_path / "a" / "state.safetensors").write_bytes(b"x" * 50)
     with pytest.raises(UserError, match="safetensors"):
         fitted(tmp_path / "a")
+
+
+def rewritten(path, change=None, fit=None, seal=True):
+    """A state with one tensor or its facts changed, its checksum left as it is or taken away."""
+    with safe_open(path, "pt") as file:
+        metadata = dict(file.metadata())
+    tensors = load_file(path)
+    if change is not None:
+        tensors["model/0.weight"] = change(tensors["model/0.weight"])
+    metadata["fit"] = json.dumps(json.loads(metadata["fit"]) | (fit or {}))
+    if not seal:
+        del metadata["checksum"]
+    save_file(tensors, path, metadata)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"change": lambda weight: weight * math.nan}, {"change": lambda weight: weight * -3},
+        {"change": torch.neg}, {"fit": {"step": 10**9}}, {"fit": {"step": 20}},
+        {"fit": {"rows": []}}, {"fit": {"diverged_at": 5}},
+    ],
+)  # fmt: skip
+def test_a_state_that_was_changed_is_refused(tmp_path, changes):
+    fitted(tmp_path / "a")
+    state = tmp_path / "a" / "state.safetensors"
+    rewritten(state, **changes)
+    with pytest.raises(UserError, match="is damaged: it holds something else than was written"):
+        fitted(tmp_path / "a")
+    with pytest.raises(UserError, match="is damaged: it holds something else than was written"):
+        load_model(tmp_path / "a", model_of())
+
+
+def test_a_state_of_before_has_no_checksum_and_loads(tmp_path):
+    model, _ = fitted(tmp_path / "a")
+    state = tmp_path / "a" / "state.safetensors"
+    rewritten(state, seal=False)
+    again, _ = fitted(tmp_path / "a")
+    assert all(torch.equal(v, again.state_dict()[k]) for k, v in model.state_dict().items())
+    with pytest.raises(UserError, match="is of step 40, where training has 20 steps"):
+        fitted(tmp_path / "a", dataclasses.replace(SETTINGS, steps=20))
 
 
 def test_batches_follow_from_the_step_and_an_epoch_has_every_example_once():

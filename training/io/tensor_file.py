@@ -1,9 +1,11 @@
 """The header of a safetensors file: the declared tensors, before any of them is read."""
 
 import hashlib
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -19,6 +21,7 @@ _DTYPES = {
     "U64": torch.uint64, "U32": torch.uint32, "U16": torch.uint16, "U8": torch.uint8,
     "BOOL": torch.bool,
 }  # fmt: skip
+_SEAL = "checksum"
 _MOST_BYTES = 2**30
 """Size limit of a file; a policy with its optimiser has megabytes."""
 _MOST_HEADER_BYTES = 2**24
@@ -60,6 +63,42 @@ def sha256_of_tensors(path: Path) -> str:
     with _whole(path), path.open("rb") as file:
         file.seek(8 + int.from_bytes(file.read(8), "little"))
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sealed(data: bytes) -> bytes:
+    """A safetensors file with metadata, as bytes, with a checksum of its header and tensors."""
+    header, tensors = _split(data)
+    header["__metadata__"][_SEAL] = _digest(header, tensors)
+    text = _text(header)
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + tensors
+
+
+def check_seal(path: Path) -> None:
+    """UserError unless a file, already read by `read_header`, is as `sealed` made it. Files without
+    a checksum pass: those of before have none."""
+    with _whole(path):
+        header, tensors = _split(path.read_bytes())
+    seal = header.get("__metadata__", {}).pop(_SEAL, None)
+    if seal is not None and seal != _digest(header, tensors):
+        raise UserError(
+            f"{path} is damaged: it holds something else than was written, by the checksum in it"
+        )
+
+
+def _split(data: bytes) -> tuple[dict[str, Any], bytes]:
+    size = int.from_bytes(data[:8], "little")
+    return json.loads(data[8 : 8 + size]), data[8 + size :]
+
+
+def _text(header: dict[str, Any]) -> bytes:
+    return json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _digest(header: dict[str, Any], tensors: bytes) -> str:
+    digest = hashlib.sha256(_text(header))
+    digest.update(tensors)
+    return digest.hexdigest()
 
 
 def _like(path: Path, name: str, part: object) -> Tensor:
