@@ -273,6 +273,7 @@ def test_entries_of_states_share_no_memory_and_are_loaded_by_default() -> None:
         assert all(map(torch.equal, _leaves(again), leaves))
 
 
+@pytest.mark.records
 def test_one_compiled_graph_serves_many_lengths() -> None:
     torch._dynamo.reset()
     counter = CompileCounterWithBackend("eager")

@@ -27,6 +27,7 @@ def fuzz(inputs, seed, out):
     return done.returncode, done.stdout
 
 
+@pytest.mark.records
 @pytest.mark.timeout(600)
 def test_no_input_of_12_brings_a_traceback_a_hang_or_2_gb(tmp_path):
     status, said = fuzz(12, 1, tmp_path / "fuzz")
