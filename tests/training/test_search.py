@@ -1,6 +1,7 @@
 """Searches: what may be chosen; that a stopped one comes to the same; what is refused."""
 
 import csv
+import sqlite3
 import sys
 from importlib.util import find_spec
 
@@ -62,6 +63,46 @@ def test_a_trial_that_cannot_be_is_noted_and_the_rest_go_on(tmp_path, monkeypatc
     good, bad = rows(out)
     assert (good["trial"], bad["trial"]) == ("0001", "0000")
     assert (bad["reward_max"], bad["reason"]) == ("", "the loss is nan")
+
+
+@needs_optuna
+@pytest.mark.parametrize("at", [0, 1, 3])
+def test_a_search_killed_while_a_trial_is_chosen_is_the_same_search(tmp_path, monkeypatch, at):
+    """Before its first setting is stored, and between two; and what was changed is not believed."""
+    from optuna.trial import Trial
+
+    assert search.main([*words(tmp_path), "--out", str(tmp_path / "whole")]) == 0
+    calls, suggest, out = iter(range(99)), Trial._suggest, tmp_path / "out"
+
+    def killed(*given):
+        if next(calls) == at:
+            raise KeyboardInterrupt
+        return suggest(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trial, "_suggest", killed)
+        assert search.main([*words(tmp_path), "--out", str(out)]) != 0
+    assert search.main([*words(tmp_path), "--out", str(out)]) == 0
+    assert rows(out) == rows(tmp_path / "whole")
+
+
+@needs_optuna
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("update trial_params set param_value = 0.5 where param_name = 'sigma'", "has sigma = 0.5"),
+        ("update trial_params set param_value = 1e9 where param_name = 'sigma'", "sigma"),
+        ("update trial_values set value = 7", "has reward_max = 7"),
+        ("update trial_params set distribution_json = '{'", "cannot be used"),
+        ("update trial_params set param_value = 9 where param_name = 'candidates'", "cannot be"),
+    ],
+)
+def test_a_changed_database_is_not_believed(tmp_path, capsys, change, said):
+    assert search.main([*words(tmp_path, trials=1), "--out", str(tmp_path / "out")]) == 0
+    with sqlite3.connect(tmp_path / "out" / "search.db") as database:
+        database.execute(change)
+    assert search.main([*words(tmp_path, trials=2), "--out", str(tmp_path / "out")]) == 2
+    assert said in capsys.readouterr().err
 
 
 @needs_optuna

@@ -24,7 +24,7 @@ import numpy as np
 import foveate_extras
 from training.algorithms.registry import load_any_config, trainer_of
 from training.command.errors import NotFiniteError
-from training.command.files import write_atomically
+from training.command.files import CONFIG, METRICS, write_atomically
 from training.compare.jobs import DONE, MISSING, Job, Status
 from training.io import config as configuration
 from training.io.config import UserError
@@ -33,7 +33,7 @@ from training.io.metrics import read_metrics
 from training.io.overrides import assignment
 from training.io.run_log import has_rows
 from training.io.state_files import read_inputs, write_inputs
-from training.io.yaml_text import parse
+from training.io.yaml_text import parse, read_yaml
 from training.runner import train
 
 TABLE, RECORD, DATABASE = "trials.csv", "search.json", "search.db"
@@ -86,6 +86,13 @@ class Choice:
     def ends(self) -> tuple[Any, ...]:
         """Values that must be possible."""
         return self.words
+
+
+def _at(data: Any, key: str) -> Any:
+    """The value at a dotted key; None where there is none."""
+    for name in key.split("."):
+        data = data.get(name) if isinstance(data, dict) else None
+    return data
 
 
 def read_space(words: Sequence[str]) -> dict[str, Interval | Choice]:
@@ -219,9 +226,16 @@ class Search:
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         url = f"sqlite:///{(self.out / DATABASE).resolve()}"
-        study = optuna.create_study(
-            storage=url, study_name="search", direction=self.direction, load_if_exists=True
-        )
+        try:
+            study = optuna.create_study(
+                storage=url, study_name="search", direction=self.direction, load_if_exists=True
+            )
+            self._compare_with_runs(study.trials)
+        except UserError:
+            raise
+        except Exception as error:  # damaged data raise errors of many classes
+            said = " ".join(str(error).split()) or type(error).__name__
+            raise UserError(f"{self.out / DATABASE} cannot be used: {said}") from None
         space = {key: one.distribution(optuna) for key, one in self.space.items()}
 
         def execute(trial: Any) -> None:
@@ -233,21 +247,53 @@ class Search:
         for trial in study.trials:
             if trial.state.is_finished():
                 continue
-            if trial.params.keys() == space.keys():
-                execute(optuna.trial.Trial(study, trial._trial_id))
-            else:  # killed while it was chosen
-                study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+            if trial.params.keys() != space.keys():  # killed while it was chosen
+                apart = optuna.create_study(
+                    direction=self.direction, sampler=self._sampler(trial.number)
+                )
+                apart.add_trials(t for t in study.trials[: trial.number] if t.state.is_finished())
+                for key, value in apart.ask(space).params.items():
+                    if key not in trial.params:
+                        inner = space[key].to_internal_repr(value)
+                        study._storage.set_trial_param(trial._trial_id, key, inner, space[key])
+            execute(optuna.trial.Trial(study, trial._trial_id))
         while len(self.made(study)) < trials:
-            seed = int(np.random.default_rng((self.seed, len(study.trials))).integers(2**31))
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # experimental parts of it
-                study.sampler = optuna.samplers.TPESampler(seed=seed)
+            study.sampler = self._sampler(len(study.trials))
             execute(study.ask(space))
         return self.made(study)
 
+    def _sampler(self, number: int) -> Any:
+        """What chooses the trial of this number."""
+        import optuna
+
+        seed = int(np.random.default_rng((self.seed, number)).integers(2**31))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # experimental parts of it
+            return optuna.samplers.TPESampler(seed=seed)
+
+    def _compare_with_runs(self, trials: Sequence[Any]) -> None:
+        """UserError where Optuna's record has other settings or values than the trials' runs."""
+        for trial in trials:
+            run = self.out / "trials" / f"{trial.number:04d}"
+            if trial.params.keys() != self.space.keys() or not (run / CONFIG).exists():
+                continue
+            made, here = read_yaml(run / CONFIG), configuration.dump(self.load(trial.params))
+            pairs = [(key, _at(made, key), _at(here, key)) for key in self.space]
+            if trial.value is not None and (run / METRICS).exists():
+                pairs.append((self.metric, self.value_of(run)[0], trial.value))
+            for key, there, said in pairs:
+                if there != said:
+                    raise UserError(
+                        f"{self.out / DATABASE} is damaged: trial {trial.number:04d} has {key} = "
+                        f"{said}, and its run {there}"
+                    )
+
     def value_of(self, run: Path) -> tuple[float, str]:
         """The value of a finished run, and why it has none."""
-        values = read_metrics(run).columns[self.metric][-self.over :]
+        columns = read_metrics(run).columns
+        if self.metric not in columns:
+            raise UserError(f"{run / METRICS} is damaged: it has no column {self.metric}")
+        values = columns[self.metric][-self.over :]
         values = values[np.isfinite(values)]
         if not len(values):
             return math.nan, f"{self.metric} has no number in the last {self.over} iterations"
