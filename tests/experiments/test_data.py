@@ -163,3 +163,10 @@ def test_damaged_files_are_named(data_sets, tmp_path, monkeypatch, file, content
         (tmp_path / file).write_bytes(content)
     with pytest.raises(UserError, match=re.escape(sentence)):
         load.get(name, partial(words.load, name))(str(tmp_path))
+
+
+def test_an_idx_file_of_too_many_dimensions_is_one_sentence(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"\0\0\x08\x41" + b"\0\0\0\1" * 65 + b"\0")
+    with pytest.raises(UserError, match="is damaged: its header says"):
+        fashion_mnist.read_idx(path)

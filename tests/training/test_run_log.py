@@ -127,7 +127,8 @@ def test_a_resume_is_recorded(run):
         ('{"resumed": 5}', "resumed = 5, but input should be a valid"),
         ('{"resumed": [{"git": 7}]}', "resumed.0.git = 7, but input should be"),
         ('{"git": NaN}', "git = nan, but input should be"),
-        ("[" * 10**5, "no JSON: maximum recursion depth"),
+        ("[" * 10**5 + "]" * 10**5, "no JSON: it is nested more than 100 deep"),
+        ('{"a": ' + "[" * 900 + "]" * 900 + "}", "no JSON: it is nested more than 100 deep"),
     ],
 )
 def test_a_provenance_of_another_kind_is_one_sentence(run, text, reason):
