@@ -166,7 +166,7 @@ def _numbers(
         return array
     least, most = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     if what.startswith(("low", "high")):
-        array[np.equal(array, None)] = least if what.startswith("low") else most
+        array[array == np.array(None)] = least if what.startswith("low") else most
     for one in array.flat:
         if not (isinstance(one, int | float) and least <= one <= most and one == int(one)):
             raise ValueError(

@@ -33,7 +33,7 @@ def plain_json(text: str | bytes) -> Any:
     try:
         data = json.loads(text)
     except RecursionError:
-        level = [None]
+        level: list[Any] = [None]
     else:
         level = [data] if isinstance(data, dict | list) else []
         for _ in range(_DEEPEST):
