@@ -1,5 +1,6 @@
 """Behaviour cloning: it learns, resumes bit for bit, and is careful with bad input."""
 
+import dataclasses
 import math
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.helpers import metrics, refused, train
 from training import bc, es
 from training.algorithms import dagger
 from training.algorithms import labelled_rollouts as demonstrations
-from training.algorithms.bc_config import BCConfig, load_config
+from training.algorithms.bc_config import BC, BCConfig, load_config
 from training.algorithms.labelled_rollouts import Demonstrations
 from training.collect.environments import make_env
 from training.collect.seeds import EVALUATION_SEEDS_FROM
@@ -236,6 +237,9 @@ def test_the_presets_fit_together():
     finetune = es.load_config(ROOT / "configs" / "stepping_stones_finetune.yaml", [])
     assert clone.policy == finetune.policy
     assert clone.env_id == finetune.env_id
+    assert "stepping_stones_finetune" in BC.following(clone, Path("runs/a"))[0][0]
+    other = dataclasses.replace(clone, env_id="Pendulum-v1")
+    assert BC.following(other, Path("runs/a")) == []
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.training.study_jobs import write_study
 from training import bc, demos, es, evaluate
 from training.command.errors import command_line, option, preset
+from training.command.signals import exit_status
 
 ROOT = Path(__file__).resolve().parents[2]
 ODD = "it's a run; $HOME"
@@ -90,3 +92,8 @@ def test_an_evaluation_without_a_run_directory_is_written_where_it_is_told(tmp_p
     task = ["--env", "tests.training.walk_env:Walk-v0", "--episodes", "1"]
     assert evaluate.main(["--policy", "blind", *task]) == 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_closed_standard_error_ends_no_command(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    assert exit_status(lambda: int(sys.stderr.isatty())) == 0

@@ -135,6 +135,7 @@ MISTAKES = [
     ({"init_from": "nowhere"}, "nowhere is neither a run directory, nor"),
     ({"num_features": 10**14}, "cannot build the policy for tests.training.toy_env:Toy-v0: "),
     ({"num_features": 10**30}, "cannot build the policy for tests.training.toy_env:Toy-v0: "),
+    ({"ray_address": "local"}, "would start a Ray that listens on every network interface"),
     ({"ray_address": "127.0.0.1:9"}, "nothing answers at ray_address = '127.0.0.1:9'"),
 ]
 STONES = [

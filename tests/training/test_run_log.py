@@ -102,6 +102,13 @@ def test_a_run_killed_before_its_configuration_was_written_occupies_nothing(tmp_
     assert json.loads((tmp_path / "provenance.json").read_text())["seed"] == 3
 
 
+def test_runs_that_begin_in_one_second_have_directories_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    places = {run_log.new_directory("tests.envs:Toy-v0") for _ in range(5)}
+    assert len(places) == 5
+    assert all(place.is_dir() and place.name.startswith("toy-v0-20") for place in places)
+
+
 def test_an_unwritable_place_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cannot write the run directory .*Not a directory"):

@@ -14,6 +14,7 @@ import envs
 from tests.helpers import refused, run_command
 from tests.training import third_task  # noqa: F401 - registers Bare-v0
 from training import bc, demos, es, evaluate, flops, plots, rollout, study
+from training.analysis.agents import find_agents
 from training.io import checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -121,6 +122,12 @@ def test_evaluations_hold_the_tasks_own_means(described, bare, tmp_path, capsys)
     assert {entry["success_rate"] for entry in entries} == {None}
     assert 2 < entries[1]["reward_mean"] < 5
     assert len({record["reward"] for record in entries[1]["records"]}) > 2
+
+
+def test_scripted_policies_play_the_environment_of_the_run(described):
+    learned, scripted = find_agents([str(described)], ["random"], RING, ["steps=9"])
+    assert scripted.env_id == learned.env_id
+    assert scripted.env_settings == learned.env_settings == {"size_px": 16, "steps": 9}
 
 
 def test_films_plots_and_costs(described, bare, tmp_path, capsys):

@@ -57,6 +57,10 @@ class BCConfig(JobConfig):
 
 
 def _following(config: BCConfig, run: Path) -> list[tuple[str, str]]:
+    from training.collect.environments import DEFAULT, same  # late, as --help does not need it
+
+    if not same(config.env_id, DEFAULT):  # the preset's environment
+        return []
     finetune = preset("stepping_stones_finetune.yaml")
     start = assignment("init_from", str(run))
     command = command_line("training.es", "--config", finetune, "--set", start)

@@ -113,7 +113,7 @@ def add_arguments(
         "is 0) or random (uniform in the action space)"
     )
     parser.add_argument("--policy", action="append", default=[], choices=SCRIPTED, help=text)
-    text = f"Gymnasium id; default: the run's, and {environments.DEFAULT} for scripted policies"
+    text = f"Gymnasium id; default: the first run's, or else {environments.DEFAULT}"
     parser.add_argument("--env", metavar="ID", help=text)
     text = "setting of the environment, as in --set gap_m=[0.15,0.25] or --set balls=40"
     parser.add_argument("--set", **KEY_VALUES, help=text)
@@ -219,7 +219,8 @@ def find_agents(
     policy are built, and an episode can begin.
 
     `overrides` are `key=value` settings of the environment, `repair` is for the learned policies,
-    and `own` are custom components that their files may name, as the user typed them; with `force`
+    `scripted` policies play the environment of the first run, with its settings, and `own` are
+    custom components that their files may name, as the user typed them; with `force`
     they also play with other cameras. Raises UserError.
     """
     changes = settings_given(overrides)
@@ -241,9 +242,12 @@ def find_agents(
         settings = environments.resolved(named, settings)
         name, custom = _name(file, path), tuple(own)
         agents.append(Agent(name, named, settings, path, device, repair, own=custom, force=force))
-    for name in scripted:
+    if agents:  # the same task as the first policy's
+        scripted_env, task = agents[0].env_id, agents[0].env_settings
+    else:
         scripted_env = env_id or environments.DEFAULT
-        agents.append(Agent(name, scripted_env, environments.resolved(scripted_env, changes)))
+        task = environments.resolved(scripted_env, changes) if scripted else {}
+    agents += [Agent(name, scripted_env, task) for name in scripted]
     agents = _with_distinct_names(agents)
     for agent in agents:
         with agent.make_env() as env:
@@ -276,6 +280,7 @@ def settings_given(overrides: Sequence[str]) -> dict[str, Any]:
     if not isinstance(nested, dict):
         raise UserError(f"--set: env = {nested!r}, where `key: value` pairs are needed")
     config.merge_distinct(changes, nested, "--set", new_key="env.")
+    config.check_finite(changes, "--set")
     return changes
 
 

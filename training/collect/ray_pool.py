@@ -80,6 +80,11 @@ class RayPool(WorkerPool[T, R, _Handle]):
 
     def __init__(self, make: Callable[[], Worker[T, R]], workers: int, address: str) -> None:
         super().__init__()
+        if address == "local":
+            raise UserError(
+                "ray_address = 'local' would start a Ray that listens on every network interface; "
+                "on one machine, leave ray_address out and set workers"
+            )
         require("ray_address", "ray")
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault(_AUTH_MODE, "token")

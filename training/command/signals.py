@@ -48,7 +48,7 @@ class _Signals:
         if self.received and now - self.since < _GRACE_S:
             return
         if self.received or not self.running:
-            if sys.stderr is not None:  # else descriptor 2 may be another file's
+            if sys.__stderr__ is not None:  # else descriptor 2 may be another file's
                 with contextlib.suppress(OSError):  # its terminal is gone
                     os.write(2, f"{_ANSWERS[signal.Signals(signum)]}\n".encode())
             os._exit(128 + signum)
@@ -111,6 +111,8 @@ def exit_status(command: Callable[[], int]) -> int:
     """
     if _signals.running:
         return _status(command)
+    if sys.stderr is None:  # closed by the caller, as in `2>&-`
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, open as long as the process
     before, report = _signals.install(), sys.unraisablehook
     try:
         return _interruptible(command)
