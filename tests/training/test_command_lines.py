@@ -97,3 +97,4 @@ def test_an_evaluation_without_a_run_directory_is_written_where_it_is_told(tmp_p
 def test_a_closed_standard_error_ends_no_command(monkeypatch):
     monkeypatch.setattr(sys, "stderr", None)
     assert exit_status(lambda: int(sys.stderr.isatty())) == 0
+    sys.stderr.close()
