@@ -1,6 +1,8 @@
 """The run directory: complete before training, exact after a resume, never overwritten."""
 
 import csv
+import errno
+import fcntl
 import json
 import multiprocessing
 from pathlib import Path
@@ -100,6 +102,22 @@ def test_a_run_killed_before_its_configuration_was_written_occupies_nothing(tmp_
     run_log.create(tmp_path, CONFIG)
     assert configuration.read_yaml(tmp_path / "config.yaml") == CONFIG
     assert json.loads((tmp_path / "provenance.json").read_text())["seed"] == 3
+
+
+def test_a_file_system_without_locks_is_a_warning(tmp_path, monkeypatch, capsys):
+    def refused(error):
+        def flock(descriptor, flags):
+            raise OSError(error, "refused")
+
+        return flock
+
+    for error in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+        monkeypatch.setattr(fcntl, "flock", refused(error))
+        with lock(tmp_path):
+            assert f"the file system of {tmp_path} has no locks" in capsys.readouterr().err
+    monkeypatch.setattr(fcntl, "flock", refused(errno.EIO))
+    with pytest.raises(UserError, match="cannot lock"), lock(tmp_path):
+        pass
 
 
 def test_runs_that_begin_in_one_second_have_directories_of_their_own(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
@@ -159,9 +160,19 @@ def lock(directory: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(f"another process is writing in {directory}") from None
-        except OSError as error:  # a file system without locks
-            raise UserError(f"cannot lock {directory / '.lock'}: {reason(error)}") from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise UserError(f"cannot lock {directory / '.lock'}: {reason(error)}") from None
+            print(
+                f"warning: the file system of {directory} has no locks, so nothing keeps a second "
+                "process from writing there",
+                file=sys.stderr,
+            )
         yield
+
+
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+"""Errors of a file system that does not support locks, such as some network file systems."""
 
 
 @contextmanager
