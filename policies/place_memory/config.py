@@ -128,6 +128,11 @@ class PlaceMemoryConfig(SeeingConfig):
             raise ValueError(
                 f"key_stride must be a divisor of {math.prod(KEY_PX)}, got {self.key_stride}"
             )
+        if self.keys == "geometry" and (self.key_prior, self.key_stride) != ((0.0, 0.8), 1):
+            raise ValueError(
+                "key_prior and key_stride have no effect with keys geometry, where they must be "
+                f"[0.0, 0.8] and 1, got {list(self.key_prior)} and {self.key_stride}"
+            )
         if self.memory != "linear" and (self.rule, self.pool_m) != ("sum", None):
             raise ValueError(
                 f"rule must be sum with memory {self.memory}, and pool_m null, got {self.rule} and "

@@ -180,6 +180,8 @@ def test_a_grid_keeps_its_cells_while_the_robot_walks_on():
         ({"width_m": 0.5}, "width_m must be at most"),
         ({"keys": "learned", "memory": "grid"}, "keys must be geometry with memory grid"),
         ({"key_stride": 5, "keys": "learned"}, "key_stride must be a divisor of 192, got 5"),
+        ({"key_stride": 6}, "key_prior and key_stride have no effect with keys geometry"),
+        ({"key_prior": (-0.8, 0.0)}, "key_prior and key_stride have no effect with keys geometry"),
         ({"key_stride": 0, "keys": "learned"}, "key_stride"),
         ({"rule": "delta", "memory": "grid"}, "rule must be sum with memory grid"),
         ({"write_choice": "random"}, "write_choice must be learned with write_tokens null"),
