@@ -254,11 +254,14 @@ def serve(descriptor: int) -> None:
             asked.append(128 + signum)
             sys.exit(asked[0])
 
-        with closing(worker):
-            signal.signal(signal.SIGTERM, end)
+        signal.signal(signal.SIGTERM, end)
+        try:
             pipe.send_bytes(pickle.dumps((None, None)))
             while True:
                 data, failure = pool.answer(run, pipe.recv_bytes())
                 if asked:  # a task answers whatever is raised in it
                     sys.exit(asked[0])
                 pipe.send_bytes(data or pickle.dumps((None, failure)))
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends already
+            worker.close()
