@@ -17,7 +17,7 @@ ONCE = ["iterations=1", "popsize=4", "terrains=1", "center_terrains=1", "workers
 def learned(preset, run, episodes, *changes):
     """The trained policy's mean reward on fresh seeds, and that of the initial centre."""
     config = str(ROOT / "configs" / f"{preset}.yaml")
-    assert es.main(["--config", config, "--out", str(run), "--set", *changes]) == 0
+    assert es.main(["--config", config, "--out", str(run), "--set", "seed=0", *changes]) == 0
     (agent,) = find_agents([str(run)], [], None, [])
     seeds = range(EVALUATION_SEED, EVALUATION_SEED + episodes)
     rewards = [episode.reward for episode in play(agent, seeds)]

@@ -14,13 +14,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
 
 from foveate_extras import MissingExtraError
+from policies.common.settings import ADMITTED
 from training.collect.processes import open_processes
 from training.command.files import lock, write_atomically
 from training.command.signals import interrupted_status
@@ -160,7 +161,7 @@ def run_jobs(
     pool = None
     if parallel > 1:
         os.environ["TQDM_DISABLE"] = "1"  # progress bars of processes would overwrite each other
-        pool = open_processes(parallel, _prepare_process)
+        pool = open_processes(parallel, _prepare_process, tuple(ADMITTED))
     try:
         while waiting or running:
             if time.monotonic() >= due:
@@ -215,9 +216,15 @@ def _failure(job: Job, result: Future[None]) -> str | None:
     return reason
 
 
-def _prepare_process() -> None:
+def _prepare_process(components: tuple[str, ...]) -> None:
+    """Prepare a process for jobs, which may import what the user's configuration names."""
     from tqdm import tqdm
 
+    from policies.common.plugins import admit_name
+
+    for name in components:
+        with suppress(ValueError):  # an object of the other process
+            admit_name(name)
     torch.set_num_threads(1)
     tqdm.set_lock(threading.RLock())  # its default lock outlives a process that is terminated
 
