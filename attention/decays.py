@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from attention.options import is_real
+from attention.precision import lowest
 from attention.products import Features, exponential
 from attention.tracing import is_exporting, known
 
@@ -29,11 +30,6 @@ class Factor(NamedTuple):
     def after(self, log_scale: Tensor) -> Tensor:
         """Return the scale of decayed sums; the lowest where the factor is 0."""
         return (log_scale + self.log_scale).masked_fill(self.mantissa == 0, lowest(log_scale.dtype))
-
-
-def lowest(dtype: torch.dtype) -> float:
-    """Return the log-scale of an empty sum: finite, so that the difference of two is 0."""
-    return 0.5 * torch.finfo(dtype).min
 
 
 def factor(decay: Tensor) -> Factor:
@@ -56,16 +52,11 @@ def between(factors: Tensor) -> Tensor:
     factors (..., T, 1) -> (..., T, T).
     """
     ones = factors.new_ones(factors.shape[-2], factors.shape[-2])
-    return _cumulative(torch.where(ones.tril(-1) == 1, factors, ones)) * ones.tril()
+    return since_start(torch.where(ones.tril(-1) == 1, factors, ones)) * ones.tril()
 
 
 def since_start(factors: Tensor) -> Tensor:
-    """Return the product of the factors of all tokens up to each: (..., T, 1) -> (..., T, 1)."""
-    return _cumulative(factors)
-
-
-def _cumulative(factors: Tensor) -> Tensor:
-    """Cumulative products along the tokens."""
+    """Return the product of the factors of all tokens up to each, with the shape of the input."""
     if torch.compiler.is_compiling() and is_exporting():  # ONNX has no such operator
         return factors.log().cumsum(-2).exp()
     return factors.cumprod(-2)

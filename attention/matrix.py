@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attention.denominators import KeyStatistics, divide, log_lower_bound, raised, rounding_floor
 from attention.norms import lengths
-from attention.precision import full_precision
+from attention.precision import full_precision, lowest
 from attention.products import exponential, key_unit, rows_times, times
 from attention.streaming import StreamedMap, features_of_keys, features_of_queries
 from attention.token_checks import check_tokens, without_queries
@@ -74,8 +74,7 @@ def kernel_estimates(
     phi_q, phi_k = queries.mantissa, keys.mantissa
     with full_precision(phi_q):
         exponent = key_scale.mT.masked_fill(~visible, -torch.inf)
-        lowest = 0.5 * torch.finfo(phi_k.dtype).min
-        reference = exponent.detach().amax(-1, keepdim=True).clamp_min(lowest)
+        reference = exponent.detach().amax(-1, keepdim=True).clamp_min(lowest(phi_k.dtype))
         decay = exponential(exponent - reference)
         shared = phi_k if features.signed else times(keys, key_unit(phi_k.dtype, False))
         kernel = times(decay, rows_times(queries, shared.mT))

@@ -14,7 +14,7 @@ from attention.head_projections import HeadProjections
 from attention.masks import is_causal_mask, visible_keys, visible_tokens
 from attention.matrix import attention_matrix
 from attention.module_checks import check_options, check_sizes
-from attention.module_weights import effective_weights
+from attention.module_weights import copy_weights
 from attention.own_maps import as_given
 from attention.precision import working_dtype
 from attention.registry import Maker, check_map_options
@@ -207,13 +207,8 @@ class RandomFeatureAttention(HeadProjections):
             dtype=weight.dtype,
             **options,
         )
-        with torch.enable_grad():
-            names = (name for name, _ in converted.named_parameters())
-            weights = effective_weights(multihead, (n for n in names if "feature_map." not in n))
-        converted.load_state_dict(weights)
-        for name, tensor in weights.items():
-            converted.get_parameter(name).requires_grad_(tensor.requires_grad)
-        return converted.train(multihead.training)
+        copy_weights(multihead, converted)
+        return converted
 
     def to_multihead(self) -> nn.MultiheadAttention:
         """Return an `nn.MultiheadAttention` with copies of the weights: exact softmax attention.
@@ -237,12 +232,8 @@ class RandomFeatureAttention(HeadProjections):
             device=weight.device,
             dtype=weight.dtype,
         )
-        with torch.enable_grad():
-            weights = effective_weights(self, (name for name, _ in multihead.named_parameters()))
-        multihead.load_state_dict(weights)
-        for name, parameter in multihead.named_parameters():
-            parameter.requires_grad_(weights[name].requires_grad)
-        return multihead.train(self.training)
+        copy_weights(self, multihead)
+        return multihead
 
     def reset_parameters(self) -> None:
         """Reset the parameters as `nn.MultiheadAttention` does, and the buffers of the feature

@@ -2,13 +2,26 @@
 
 from collections.abc import Iterable
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 
-def effective_weights(module: nn.Module, names: Iterable[str]) -> dict[str, Tensor]:
+def copy_weights(source: nn.Module, target: nn.Module) -> None:
+    """Copy the weights of multi-head attention, what of them is trained, and the training flag, to
+    a module of the same sizes; its feature map keeps its own parameters."""
+    names = [name for name, _ in target.named_parameters() if "feature_map." not in name]
+    with torch.enable_grad():
+        weights = _effective_weights(source, names)
+    target.load_state_dict(weights)
+    for name, tensor in weights.items():
+        target.get_parameter(name).requires_grad_(tensor.requires_grad)
+    target.train(source.training)
+
+
+def _effective_weights(module: nn.Module, names: Iterable[str]) -> dict[str, Tensor]:
     """Return the tensors of the given dotted names.
 
     Parametrisations compute a tensor when it is read; the older hooks of weight and spectral norm

@@ -16,6 +16,12 @@ def working_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in _LOW else dtype
 
 
+def lowest(dtype: torch.dtype) -> float:
+    """Return a finite logarithm for zero, such as the scale of an empty sum: the difference of two
+    is 0."""
+    return 0.5 * torch.finfo(dtype).min
+
+
 def full_precision(like: Tensor) -> AbstractContextManager[object]:
     """Context manager that disables autocast, if enabled, on the device of `like`."""
     device_type = like.device.type

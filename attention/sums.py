@@ -10,10 +10,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attention.decays import LARGEST, Decays, Factor, lowest
+from attention.decays import LARGEST, Decays, Factor
 from attention.denominators import bounded, divide, raised, rounding_floor
 from attention.norms import lengths
-from attention.precision import working_dtype
+from attention.precision import lowest, working_dtype
 from attention.products import (
     Features,
     accumulated,

@@ -37,14 +37,13 @@ from attention.hybrid.massive_pairs import (
     cluster_masses,
     default_rows,
     first_pairs,
-    lowest,
     massive_pairs,
     of_pairs,
     with_default,
 )
 from attention.norms import half_squares
 from attention.options import check_count, check_positive, is_real
-from attention.precision import full_precision
+from attention.precision import full_precision, lowest
 from attention.projections import resolve_projection
 from attention.theory.clustered import COEFFICIENTS
 from attention.theory.complex_exponential import A_CAP, A_FLOOR

@@ -20,7 +20,7 @@ from attention.components import SCORE, component
 from attention.denominators import bounded, divide, raised, rounding_floor
 from attention.joining import Rows
 from attention.norms import lengths, root
-from attention.precision import full_precision
+from attention.precision import full_precision, lowest
 from attention.relative import largest_entry
 from attention.streaming import Prepared, rows_at_once
 
@@ -87,8 +87,7 @@ def factored_attention(
 def _absorbed(keys: Factors, coefficients: Tensor, values: Tensor) -> _Sums:
     """Compute the sums over keys with values (..., L, dv)."""
     features, log_scale, rho = keys
-    lowest = 0.5 * torch.finfo(values.dtype).min  # without a visible key; finite, as in `recurrent`
-    reference = log_scale.detach().amax(-2, keepdim=True).clamp_min(lowest)
+    reference = log_scale.detach().amax(-2, keepdim=True).clamp_min(lowest(values.dtype))
     weight = (log_scale - reference).exp()
     extended = torch.cat((values, values.new_ones(*values.shape[:-1], 1)), -1) * weight
     products = (rho.unsqueeze(-1) * extended.unsqueeze(-2)).flatten(-2)

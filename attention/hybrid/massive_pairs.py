@@ -17,6 +17,7 @@ from attention.features import ScaledFeatures
 from attention.hybrid.clusters import nearest
 from attention.hybrid.composition import common_scale
 from attention.options import check_count
+from attention.precision import lowest
 
 
 def first_pairs(
@@ -77,11 +78,6 @@ def default_rows(own: Tensor, pairs: Tensor, clusters: tuple[int, int], *, key: 
     if key:
         return own.to(rest.dtype) @ rest.mT
     return own * rest.amax(-1, keepdim=True).mT
-
-
-def lowest(dtype: torch.dtype) -> float:
-    """A finite logarithm for zero, so that scales stay finite."""
-    return 0.5 * torch.finfo(dtype).min
 
 
 def with_default(own: ScaledFeatures, default: ScaledFeatures, rows: Tensor) -> ScaledFeatures:

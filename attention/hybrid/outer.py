@@ -20,7 +20,7 @@ from attention.denominators import bounded, divide, raised, rounding_floor
 from attention.hybrid.factored import Factors
 from attention.joining import Rows
 from attention.norms import root
-from attention.precision import full_precision
+from attention.precision import full_precision, lowest
 from attention.streaming import Prepared, rows_at_once
 from attention.tracing import known_now, may_write
 
@@ -122,8 +122,7 @@ def _absorbed(
 ) -> _Sums:
     """Add keys and values (..., L, dv) to the sums."""
     features, log_scale, rho = keys
-    lowest = 0.5 * torch.finfo(values.dtype).min  # without a visible key; finite, as in `recurrent`
-    reference = log_scale.detach().amax(-1, keepdim=True).clamp_min(lowest)
+    reference = log_scale.detach().amax(-1, keepdim=True).clamp_min(lowest(values.dtype))
     if sums is not None:
         sums, reference = _rescaled(sums, reference)
     rho = rho * (log_scale - reference).exp()  # not the features, which are larger

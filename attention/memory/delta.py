@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from attention.causal import slices
-from attention.decays import Factor, between, factor, since_start
+from attention.decays import between, since_start
 from attention.memory.tokens import Written
 from attention.products import Features, product
 from attention.tracing import is_exporting
@@ -58,10 +58,9 @@ def read(state: DeltaState, queries: Features) -> Tensor:
     return product(unit(queries.mantissa), state.values)
 
 
-def write(state: DeltaState, tokens: Written, before: Factor | None) -> DeltaState:
-    """Multiply the state by the factor, if there is one, then write L tokens in order."""
-    if before is not None:
-        state = DeltaState(state.values * (before.mantissa * before.log_scale.exp()))
+def write(state: DeltaState, tokens: Written, decay: Tensor) -> DeltaState:
+    """Multiply the state by the decay (...), then write L tokens in order."""
+    state = DeltaState(state.values * decay[..., None, None])
     for rows in slices(tokens.values.shape[-2], TOKENS):
         keys, values, rates = _unit_tokens(tokens, rows)
         if values.shape[-2] > 0:
@@ -77,8 +76,7 @@ def write_frames(state: DeltaState, tokens: Written, decay: Tensor) -> DeltaStat
     frames, length = tokens.values.shape[-3:-1]
     if frames == 1:
         only = tokens.frame()
-        before = factor(decay[..., 0, None, None])
-        return DeltaState(write(state, only, before).values.unsqueeze(-3))
+        return DeltaState(write(state, only, decay[..., 0]).values.unsqueeze(-3))
     keys, values, rates = _unit_tokens(tokens, slice(None))
     factors = decay.unsqueeze(-1)
     # The decay comes before the first token of a frame.

@@ -205,12 +205,12 @@ class LinearMemory(Float32Buffers):
         """
         leading = self._leading(state)
         tokens = self._written(keys, values, gates, key_mask, leading)
-        before = self._factor
-        if decay is not None:
-            before = factor(self._factors(decay, leading)[..., None, None])
         with component(SCORE), full_precision(tokens.values):
             if isinstance(state, DeltaState):
-                return delta.write(state, tokens, before)
+                return delta.write(state, tokens, self._factors(decay, leading))
+            before = self._factor
+            if decay is not None:
+                before = factor(self._factors(decay, leading)[..., None, None])
             return plain.write(state, tokens, before, self.feature_map.signed)
 
     def read(self, state: MemoryState, queries: Tensor) -> Tensor:
