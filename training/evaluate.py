@@ -27,7 +27,7 @@ from training.analysis.evaluator import PARETO, RESULTS, claim, evaluate, is_fre
 from training.collect.outcomes import outcomes_of
 from training.command.files import reason
 from training.command.signals import exit_status
-from training.io import checkpoint, config
+from training.io import checkpoint
 from training.io.config import ArgumentParser, UserError
 from training.io.fingerprint import differences
 from training.reports.plots import plot_pareto
@@ -125,10 +125,8 @@ def run(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     if not arguments.runs and not arguments.policy:
         raise UserError("give at least one RUN_OR_CHECKPOINT, or --policy oracle|blind|random")
-    agents = agents_of(arguments, arguments.runs)
+    agents = agents_of(arguments, arguments.runs, recorded=True)
     _note_differences(agents)
-    for agent in agents:
-        config.check_finite(agent.env_settings, f"the environment of {agent.name}")
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)
     out = _folder(arguments.runs, agents, seeds) if arguments.out is None else Path(arguments.out)
     with claim(out, agents, seeds) as (directory, kept):

@@ -29,7 +29,6 @@ from training.command.signals import exit_status
 from training.interventions.images import INTERVENTIONS
 from training.interventions.report import Report, render
 from training.interventions.trial import EPISODES, SMALLEST_LOSS, sight, sight_of
-from training.io import config
 from training.io.config import ArgumentParser, UserError
 
 __all__ = ["Report", "main", "sight"]
@@ -98,8 +97,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run it. Raises UserError."""
     words = sys.argv[1:] if argv is None else argv
     arguments = _parser().parse_args(words)
-    agent = find_agent(arguments)
-    config.check_finite(agent.env_settings, f"the environment of {agent.name}")
+    agent = find_agent(arguments, recorded=True)
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)
     with nullcontext() if arguments.out is None else _claimed(arguments.out) as directory:
         found = sight_of(

@@ -124,7 +124,8 @@ def test_runs_that_begin_in_one_second_have_directories_of_their_own(tmp_path, m
     monkeypatch.chdir(tmp_path)
     places = {run_log.new_directory("tests.envs:Toy-v0") for _ in range(5)}
     assert len(places) == 5
-    assert all(place.is_dir() and place.name.startswith("toy-v0-20") for place in places)
+    assert all(place.name.startswith("toy-v0-20") for place in places)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unwritable_place_is_refused(tmp_path):

@@ -124,7 +124,10 @@ def test_evaluations_hold_the_tasks_own_means(described, bare, tmp_path, capsys)
     assert len({record["reward"] for record in entries[1]["records"]}) > 2
 
 
-def test_scripted_policies_play_the_environment_of_the_run(described):
+def test_scripted_policies_play_the_environment_of_the_run(described, bare):
+    learned, scripted = find_agents([str(bare)], ["random"], BARE, [])
+    assert scripted.env_id == learned.env_id
+    assert scripted.env_settings == learned.env_settings == {"length": 7}
     learned, scripted = find_agents([str(described)], ["random"], RING, ["steps=9"])
     assert scripted.env_id == learned.env_id
     assert scripted.env_settings == learned.env_settings == {"size_px": 16, "steps": 9}

@@ -189,19 +189,23 @@ def trained_in(given: str, own_env: str, env_id: str | None) -> str:
     return env_id or own_env
 
 
-def find_agent(arguments: argparse.Namespace) -> Agent:
-    """The one agent of a command line with the positional `run`. Raises UserError."""
+def find_agent(arguments: argparse.Namespace, recorded: bool = False) -> Agent:
+    """The one agent of a command line with the positional `run`, see `find_agents`. Raises
+    UserError."""
     if len(arguments.policy) + (arguments.run is not None) != 1:
         raise UserError("give one RUN_OR_CHECKPOINT, or one --policy oracle|blind|random")
-    (agent,) = agents_of(arguments, [] if arguments.run is None else [arguments.run])
+    (agent,) = agents_of(arguments, [] if arguments.run is None else [arguments.run], recorded)
     return agent
 
 
-def agents_of(arguments: argparse.Namespace, files: Sequence[str]) -> list[Agent]:
-    """The agents of a command line with the arguments of `add_arguments`. Raises UserError."""
+def agents_of(
+    arguments: argparse.Namespace, files: Sequence[str], recorded: bool = False
+) -> list[Agent]:
+    """The agents of a command line with the arguments of `add_arguments`, see `find_agents`. Raises
+    UserError."""
     return find_agents(
         files, arguments.policy, arguments.env, arguments.set, arguments.device, arguments.repair,
-        own=arguments.own, force=arguments.force,
+        own=arguments.own, force=arguments.force, recorded=recorded,
     )  # fmt: skip
 
 
@@ -214,14 +218,15 @@ def find_agents(
     repair: Repair | None = None,
     own: Sequence[str] = (),
     force: bool = False,
+    recorded: bool = False,
 ) -> list[Agent]:
     """The agents by run or checkpoint and by scripted policy, each checked: its environment and
     policy are built, and an episode can begin.
 
     `overrides` are `key=value` settings of the environment, `repair` is for the learned policies,
-    `scripted` policies play the environment of the first run, with its settings, and `own` are
-    custom components that their files may name, as the user typed them; with `force`
-    they also play with other cameras. Raises UserError.
+    `scripted` policies play the task of the first run, and `own` are custom components that files
+    may name, as the user typed them; with `force` policies also play with other cameras. Settings
+    of `recorded` episodes are finite. Raises UserError.
     """
     changes = settings_given(overrides)
     check_device(device)
@@ -242,14 +247,16 @@ def find_agents(
         settings = environments.resolved(named, settings)
         name, custom = _name(file, path), tuple(own)
         agents.append(Agent(name, named, settings, path, device, repair, own=custom, force=force))
-    if agents:  # the same task as the first policy's
-        scripted_env, task = agents[0].env_id, agents[0].env_settings
+    played = agents[0].env_id if agents else env_id or environments.DEFAULT
+    if agents and environments.settings_class(played) is None:
+        task = agents[0].env_settings  # all settings of an undescribed environment are the task's
     else:
-        scripted_env = env_id or environments.DEFAULT
-        task = environments.resolved(scripted_env, changes) if scripted else {}
-    agents += [Agent(name, scripted_env, task) for name in scripted]
+        task = environments.resolved(played, changes) if scripted else {}
+    agents += [Agent(name, played, task) for name in scripted]
     agents = _with_distinct_names(agents)
     for agent in agents:
+        if recorded:
+            config.check_finite(agent.env_settings, f"the environment of {agent.name}")
         with agent.make_env() as env:
             policy = agent.make_policy(env)
             _note_another_body(agent, policy, env)
@@ -280,7 +287,6 @@ def settings_given(overrides: Sequence[str]) -> dict[str, Any]:
     if not isinstance(nested, dict):
         raise UserError(f"--set: env = {nested!r}, where `key: value` pairs are needed")
     config.merge_distinct(changes, nested, "--set", new_key="env.")
-    config.check_finite(changes, "--set")
     return changes
 
 

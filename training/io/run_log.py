@@ -1,6 +1,5 @@
 """The run directory: provenance, resolved configuration, metrics.csv, curves, progress."""
 
-import contextlib
 import csv
 import io
 import json
@@ -78,18 +77,9 @@ _PACKAGES = (
 
 
 def new_directory(env_id: str) -> Path:
-    """The default place of a run: runs/<env>-<local time>, with a number if another run has it."""
+    """The default place of a run: runs/<env>-<local time to the microsecond>."""
     name = env_id.split(":")[-1].split("/")[-1].lower()
-    place = Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
-    try:
-        for number in count(1):
-            path = place if number == 1 else place.with_name(f"{place.name}-{number}")
-            with contextlib.suppress(FileExistsError):
-                path.mkdir(parents=True)  # takes the name: another job may begin in this second
-                return path
-    except OSError:
-        pass  # `create` says why it cannot be written
-    return place
+    return Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S-%f}"
 
 
 def create(directory: Path, config: dict[str, Any]) -> None:
