@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
-from typing import Any
+from typing import Any, overload
 
 import gymnasium
 import torch
@@ -16,7 +16,7 @@ from policies.common.kinds import AnyPolicyConfig, OwnPolicyConfig, settings_cla
 from policies.common.limits import MOST_NUMBERS, build_within, check_numbers, count_numbers
 from policies.common.plugins import admit
 from policies.common.policy_inputs import PolicyInputs
-from policies.common.settings import Buildable
+from policies.common.settings import Buildable, BuiltPolicy
 from policies.vision_performer.config import PooledPolicyConfig, VisionPolicyConfig
 from policies.vision_performer.policy import fits_implicit, observed
 
@@ -32,8 +32,28 @@ _MOST_SEARCHED = 4 * 10**7
 _MOST_LAYERS = 64
 
 
+@overload
 def build(
-    config: Buildable | OwnPolicyConfig | Mapping[str, Any],
+    config: Buildable[BuiltPolicy],
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+    most_numbers: int = MOST_NUMBERS,
+    *,
+    geometry: Geometry | None = None,
+    trusted: bool = True,
+) -> BuiltPolicy: ...
+@overload
+def build(
+    config: Mapping[str, Any],
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+    most_numbers: int = MOST_NUMBERS,
+    *,
+    geometry: Geometry | None = None,
+    trusted: bool = True,
+) -> Any: ...
+def build(
+    config: Buildable[Any] | Mapping[str, Any],
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
     most_numbers: int = MOST_NUMBERS,
@@ -42,6 +62,8 @@ def build(
     trusted: bool = True,
 ) -> Any:
     """Build a policy with fresh parameters.
+
+    Type checkers know its class where `config` is a configuration class such as `PolicyConfig`.
 
     Args:
         config: the settings of a policy; or their fields as a mapping, whose `name` tells which
@@ -76,8 +98,24 @@ def build(
         return build_within(most_numbers, make).to(device)
 
 
+@overload
 def build_for(
-    config: Buildable | OwnPolicyConfig | Mapping[str, Any],
+    config: Buildable[BuiltPolicy],
+    env: gymnasium.Env[Any, Any],
+    most_numbers: int = MOST_NUMBERS,
+    *,
+    trusted: bool = True,
+) -> BuiltPolicy: ...
+@overload
+def build_for(
+    config: Mapping[str, Any],
+    env: gymnasium.Env[Any, Any],
+    most_numbers: int = MOST_NUMBERS,
+    *,
+    trusted: bool = True,
+) -> Any: ...
+def build_for(
+    config: Buildable[Any] | Mapping[str, Any],
     env: gymnasium.Env[Any, Any],
     most_numbers: int = MOST_NUMBERS,
     *,

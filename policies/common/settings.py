@@ -8,7 +8,7 @@ later code finds them without importing anything.
 
 import inspect
 import re
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -136,27 +136,23 @@ def check_controller(name: str, known: tuple[str, ...]) -> None:
         )
 
 
-class Buildable:
-    """Settings that build their policy."""
+BuiltPolicy = TypeVar("BuiltPolicy", covariant=True)
 
-    policy_class: ClassVar[str]
-    """Its class, a name of the package `policies`."""
+
+class Buildable(Protocol[BuiltPolicy]):
+    """Settings that build their policy."""
 
     def build(
         self,
         observation_space: "gymnasium.Space[Any]",
         action_space: "gymnasium.Space[Any]",
         geometry: "Geometry | None" = None,
-    ) -> Any:
+    ) -> BuiltPolicy:
         """Build the policy with these settings; `policies.build` checks its size beforehand."""
-        import policies  # imported late because it imports this module
-
-        made = getattr(policies, self.policy_class)
-        return made(self, observation_space, action_space, geometry)
 
 
 @dataclass(frozen=True, config=CHECKED)
-class SeeingConfig(Buildable):
+class SeeingConfig:
     """The settings shared by all policies for any images and any action space."""
 
     name: str = ""

@@ -1,6 +1,6 @@
 """Settings of the Implicit Attention Policy."""
 
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -14,12 +14,17 @@ from policies.common.settings import (
     check_feature_map,
 )
 
+if TYPE_CHECKING:
+    import gymnasium
+
+    from policies.common.geometry import Geometry
+    from policies.implicit_attention.policy import ImplicitAttentionPolicy
+
 
 @dataclass(frozen=True, config=CHECKED)
 class PolicyConfig(SeeingConfig):
     """Tokens, attention and controller of an Implicit Attention Policy."""
 
-    policy_class: ClassVar[str] = "ImplicitAttentionPolicy"
     name: Literal["implicit_attention"] = "implicit_attention"
     """Kind of policy."""
     variant: Literal["masking", "rank", "trans"] = "masking"
@@ -80,3 +85,14 @@ class PolicyConfig(SeeingConfig):
         if self.keep_tokens is not None:
             return min(self.keep_tokens, tokens)
         return max(1, round(self.keep * tokens))
+
+    def build(
+        self,
+        observation_space: "gymnasium.Space[Any]",
+        action_space: "gymnasium.Space[Any]",
+        geometry: "Geometry | None" = None,
+    ) -> "ImplicitAttentionPolicy":
+        """Build the policy with these settings; `policies.build` checks its size beforehand."""
+        from policies.implicit_attention.policy import ImplicitAttentionPolicy  # loads PyTorch
+
+        return ImplicitAttentionPolicy(self, observation_space, action_space, geometry)

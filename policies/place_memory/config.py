@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import fields
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -16,6 +16,12 @@ from policies.common.settings import (
     check_controller,
     check_feature_map,
 )
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from policies.common.geometry import Geometry
+    from policies.place_memory.policy import PlaceMemoryPolicy
 
 CUE = 18
 """Cells of the lateral cue, each with a share of holes and whether it was seen."""
@@ -36,7 +42,6 @@ _PICTURES = (
 class PlaceMemoryConfig(SeeingConfig):
     """Settings of the pixels that are written, the memory, and the controller that reads it."""
 
-    policy_class: ClassVar[str] = "PlaceMemoryPolicy"
     name: Literal["place_memory"] = "place_memory"
     """Kind of policy."""
     memory: Literal["none", "linear", "exact", "grid", "gru"] = "linear"
@@ -167,6 +172,17 @@ class PlaceMemoryConfig(SeeingConfig):
                     f"write_tokens must be null with {key} {getattr(self, key)}, got "
                     f"{self.write_tokens}; {key} {taken or 'null'} takes a number"
                 )
+
+    def build(
+        self,
+        observation_space: "gymnasium.Space[Any]",
+        action_space: "gymnasium.Space[Any]",
+        geometry: "Geometry | None" = None,
+    ) -> "PlaceMemoryPolicy":
+        """Build the policy with these settings; `policies.build` checks its size beforehand."""
+        from policies.place_memory.policy import PlaceMemoryPolicy  # loads PyTorch
+
+        return PlaceMemoryPolicy(self, observation_space, action_space, geometry)
 
     @property
     def acts_by(self) -> str:

@@ -1,6 +1,6 @@
 """Settings of the Vision-Performer policy."""
 
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -8,13 +8,19 @@ from pydantic.dataclasses import dataclass
 from policies.common.settings import (
     CHECKED,
     CONTROLLERS,
-    Buildable,
     OwnName,
     Projection,
     SeeingConfig,
     check_controller,
     check_feature_map,
 )
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from policies.common.geometry import Geometry
+    from policies.vision_performer.policy import VisionPerformerPolicy
+    from policies.vision_performer.pooled import PooledVisionPerformer
 
 OPTIMISERS: dict[str, tuple[str | None, ...]] = {
     "autoregressive": (None, "autoregressive"),
@@ -26,10 +32,9 @@ langevin for the joint one."""
 
 
 @dataclass(frozen=True, config=CHECKED)
-class VisionPolicyConfig(Buildable):
+class VisionPolicyConfig:
     """Image encoder, energy head and search for actions of a Vision-Performer policy."""
 
-    policy_class: ClassVar[str] = "VisionPerformerPolicy"
     name: Literal["vision_performer"] = "vision_performer"
     """Kind of policy."""
     form: Literal["implicit"] = "implicit"
@@ -141,12 +146,22 @@ class VisionPolicyConfig(Buildable):
             )
         return self
 
+    def build(
+        self,
+        observation_space: "gymnasium.Space[Any]",
+        action_space: "gymnasium.Space[Any]",
+        geometry: "Geometry | None" = None,
+    ) -> "VisionPerformerPolicy":
+        """Build the policy with these settings; `policies.build` checks its size beforehand."""
+        from policies.vision_performer.policy import VisionPerformerPolicy  # loads PyTorch
+
+        return VisionPerformerPolicy(self, observation_space, action_space, geometry)
+
 
 @dataclass(frozen=True, config=CHECKED)
 class PooledPolicyConfig(SeeingConfig):
     """Tokens, encoder and controller of a pooled Vision-Performer: any images, any actions."""
 
-    policy_class: ClassVar[str] = "PooledVisionPerformer"
     name: Literal["vision_performer"] = "vision_performer"
     """Kind of policy."""
     form: Literal["pooled"] = "pooled"
@@ -186,6 +201,17 @@ class PooledPolicyConfig(SeeingConfig):
                 f"{self.heads}), whose length alone can be learned, got {self.qk_length}"
             )
         return self
+
+    def build(
+        self,
+        observation_space: "gymnasium.Space[Any]",
+        action_space: "gymnasium.Space[Any]",
+        geometry: "Geometry | None" = None,
+    ) -> "PooledVisionPerformer":
+        """Build the policy with these settings; `policies.build` checks its size beforehand."""
+        from policies.vision_performer.pooled import PooledVisionPerformer  # loads PyTorch
+
+        return PooledVisionPerformer(self, observation_space, action_space, geometry)
 
     def outputs(self, tokens: int) -> int:
         """Number of controller inputs for this number of tokens."""

@@ -7,6 +7,7 @@ finds a low one (implicit behavioural cloning, Florence et al. 2021), or regress
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
 from gymnasium import spaces
@@ -61,14 +62,15 @@ class VisionPerformerPolicy(Rebuilt):
     def __init__(
         self,
         config: VisionPolicyConfig,
-        observation_space: spaces.Dict,
-        action_space: spaces.Box,
+        observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.Space[Any],
         geometry: Geometry | None = None,
     ) -> None:
         super().__init__()
         self.config = config
         self.image_shape, pose = observed(observation_space)
-        size = _action_size(action_space)
+        box = _bounded(action_space)
+        size = box.shape[0]
         if config.two_arms and (pose % 2 or size % 2):
             raise ValueError(
                 f"two_arms must be false where pose and action are not two halves, got {pose} and "
@@ -87,7 +89,7 @@ class VisionPerformerPolicy(Rebuilt):
             self.head = JointEnergy(*sizes, *negatives, chain, generator)
         else:
             self.head = Regression(*sizes, generator)
-        low, high = (torch.as_tensor(v).float() for v in (action_space.low, action_space.high))
+        low, high = (torch.as_tensor(v).float() for v in (box.low, box.high))
         self.register_buffer("space_low", low, persistent=False)
         self.register_buffer("space_high", high, persistent=False)
         self.register_buffer("action_low", low.clone())
@@ -306,7 +308,7 @@ def fits_implicit(observation_space: Any, action_space: Any) -> bool:
     """Whether spaces are those of a `VisionPerformerPolicy`."""
     try:
         observed(observation_space)
-        _action_size(action_space)
+        _bounded(action_space)
     except ValueError:
         return False
     return True
@@ -341,11 +343,10 @@ def observed(space: Any) -> tuple[tuple[int, int, int], int]:
     return (height, width, colours), vector[0]
 
 
-def _action_size(space: spaces.Box) -> int:
-    shape: tuple[int, ...] = space.shape if isinstance(space, spaces.Box) else ()
-    if len(shape) != 1 or not space.is_bounded():
+def _bounded(space: Any) -> spaces.Box:
+    if not isinstance(space, spaces.Box) or len(space.shape) != 1 or not space.is_bounded():
         raise ValueError(f"action_space must be a bounded Box of shape (n,), got {space}")
-    return shape[0]
+    return space
 
 
 def _data(name: str, given: ArrayLike | Tensor, size: int) -> NDArray[np.float64]:
