@@ -24,6 +24,7 @@ EXTRAS = {
     "rl": ("stable_baselines3",),
     "box2d": ("Box2D", "pygame"),
     "export": ("onnx", "onnxruntime", "onnxscript"),
+    "robot": ("numpy", "onnxruntime"),
     "lerobot": ("pyarrow",),
     "optuna": ("optuna",),
     "trackio": ("trackio",),
@@ -68,6 +69,15 @@ NAMES = {
 
 class MissingExtraError(ImportError):
     """An extra is not installed; commands print its sentence, and end with exit status 2."""
+
+
+def require_python(who: str) -> None:
+    """Raise ImportError before Python 3.11, on which only the robot's part of `deploy` runs."""
+    if sys.version_info < (3, 11):  # noqa: UP036 - the wheel installs on Python 3.10
+        raise ImportError(
+            f"{who} requires Python 3.11 or later, got {sys.version.split()[0]}; only "
+            "deploy.runtime and deploy.loop run on Python 3.10"
+        )
 
 
 def require(who: str, extra: str, *modules: str) -> None:

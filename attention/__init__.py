@@ -12,6 +12,10 @@ An estimate of a kernel, and scores of tokens:
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from foveate_extras import require_python
+
+require_python("attention")
+
 from torch.serialization import add_safe_globals
 
 from attention import kernels, recurrent, theory

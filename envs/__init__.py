@@ -6,7 +6,9 @@ Every folder here that has a `task.py` is an environment, which that file regist
 from importlib import import_module
 from pathlib import Path
 
-from foveate_extras import needs
+from foveate_extras import needs, require_python
+
+require_python("envs")
 
 with needs("envs", "sim", "gymnasium", "numpy", "pydantic"):
     from envs.task import Outcome, Task, find_task, name_of, register, task_of, tasks

@@ -20,7 +20,9 @@ load, and only the extractor needs Stable-Baselines3.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from foveate_extras import needs, require
+from foveate_extras import needs, require, require_python
+
+require_python("policies")
 
 if TYPE_CHECKING:
     from policies.common.building import build, build_for

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
-from foveate_extras import MissingExtraError, require
+from foveate_extras import require, require_python
 from training.command.signals import command_name
 
 _MARKS = {"attention": "RandomFeatureAttention", "policies": "PolicyConfig"}
@@ -35,10 +35,12 @@ def _hidden() -> str | None:
 
 
 def check_extras(extra: str) -> None:
-    """Raise the same error if the packages of an extra are not installed."""
+    """Raise the same error if Python is too old, or the packages of an extra are not installed."""
+    who = command_name() or "training"
     try:
-        require(command_name() or "training", extra)
-    except MissingExtraError as error:
+        require_python(who)
+        require(who, extra)
+    except ImportError as error:
         _end(error)
 
 
