@@ -157,6 +157,18 @@ class SteppingStonesConfig:
         return self.turns or self.walk_back
 
     @property
+    def without_effect(self) -> dict[str, str]:
+        """Settings that have no effect, and the setting that makes it so."""
+        found = {}
+        if self.front_camera_pitch_deg is not None:
+            found["front_camera.pitch_deg"] = "front_camera_pitch_deg"
+        if not self.turns:
+            found |= {"path_radius_m": "path_turn", "yaw_rate_rad_s": "path_turn"}
+        if not self.depth_blackouts:
+            found["depth_blackout_s"] = "depth_blackouts"
+        return found
+
+    @property
     def action_size(self) -> int:
         """Numbers of an action."""
         return 10 if self.turns else 9
@@ -182,6 +194,13 @@ class SteppingStonesConfig:
             _check_range(
                 "front_camera_pitch_deg", self.front_camera_pitch_deg, -90.0, 90.0, "degrees"
             )
+            low, high = self.front_camera_pitch_deg
+            own = self.front_camera.pitch_deg
+            if not low <= own <= high and own != CameraConfig().pitch_deg:
+                raise ValueError(
+                    f"front_camera.pitch_deg = {own:g} has no effect where front_camera_pitch_deg "
+                    f"= [{low:g}, {high:g}]; give one of the two"
+                )
         if not all(0 <= moved <= _FARTHEST_MOVED_M for moved in self.front_camera_moved_m):
             raise ValueError(
                 f"front_camera_moved_m must be three lengths from 0 to {_FARTHEST_MOVED_M} metres, "

@@ -216,3 +216,13 @@ def test_extreme_settings_that_are_allowed_run():
         observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
         assert env.observation_space.contains(observation)
         assert terminated or truncated
+
+
+@pytest.mark.parametrize("pitch_deg", [38.0, 51.0])
+def test_a_pitch_that_is_drawn_is_not_given_otherwise(pitch_deg):
+    drawn = {"front_camera_pitch_deg": (40.0, 50.0)}
+    words = r"front_camera.pitch_deg = \d+ has no effect where front_camera_pitch_deg = \[40, 50\]"
+    with pytest.raises(ValueError, match=words):
+        SteppingStonesConfig(front_camera=CameraConfig(pitch_deg=pitch_deg), **drawn)
+    for allowed in (45.0, 90.0):  # as shipped policies have it, and the default
+        SteppingStonesConfig(front_camera=CameraConfig(pitch_deg=allowed), **drawn)

@@ -2,14 +2,17 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import configs
 from tests.helpers import refused
 from tests.training import walk_env
 from training import evaluate as evaluation
+from training.algorithms.bc_config import BC
 from training.analysis.agents import find_agents
 from training.analysis.evaluator import evaluate, summarise
 from training.analysis.intervals import wilson_interval
@@ -263,3 +266,30 @@ def test_another_body_is_met_with_a_word_unless_the_policy_adapts(capsys, policy
     find_agents([policy], [], None, [settings], force=True)
     note = f"note: {policy} was trained with another {other} and does not adapt\n" if other else ""
     assert capsys.readouterr().err == note
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ("front_camera={pitch_deg: 38}", "has no effect where front_camera_pitch_deg = "),
+        ("front_camera.pitch_deg=42", "front_camera.pitch_deg = 42 has no effect where front_"),
+        ("path_radius_m=[2, 4]", "path_radius_m = [2, 4] has no effect where path_turn = straight"),
+        ("depth_blackout_s=1", "depth_blackout_s = 1 has no effect where depth_blackouts = 0"),
+    ],
+)
+def test_a_setting_that_another_one_makes_void_is_refused(capsys, tmp_path, settings, sentence):
+    words = ["stepping_stones_memory_learned", "--episodes", "1", "--set", "episode_s=0.1"]
+    refused(capsys, main, [*words, settings], sentence)
+    preset = Path(configs.__file__).with_name("stepping_stones_memory_learned.yaml")
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        BC.load(preset, [f"env.{settings}"])
+
+
+def test_settings_that_have_an_effect_or_change_nothing_are_taken():
+    for settings in (
+        ["front_camera={pitch_deg: 45}"],
+        ["front_camera={pitch_deg: 42}", "front_camera_pitch_deg=null"],
+        ["front_camera_pitch_deg=[35, 55]", "front_camera.fov_deg=70"],
+        ["depth_blackouts=0.1", "depth_blackout_s=1"],
+    ):
+        find_agents(["stepping_stones_memory_learned"], [], None, settings, force=True)

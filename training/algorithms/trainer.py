@@ -3,6 +3,7 @@
 Nothing here loads PyTorch, so that --help does not wait for it.
 """
 
+import copy
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import field, fields
@@ -194,8 +195,11 @@ def load_job(cls: type[T], path: str | Path, overrides: Overrides) -> T:
     where = source(path, overrides)
     _admit([changes] if of_run else [data, changes], where)
     names = partial(_names, cls)
+    before = copy.deepcopy(data.get("env"))
     given = configuration.combine(cls, data, changes, path, overrides, SHORTHANDS, names)
-    return _completed(cls, given, where)
+    found = _completed(cls, given, where)
+    environments.check_effect(found.env_id, changes.get("env"), before, found.env)
+    return found
 
 
 def resolved(cls: type[Any], data: dict[str, Any], source: str) -> dict[str, Any]:

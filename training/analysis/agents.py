@@ -1,6 +1,7 @@
 """Agents: a policy from a checkpoint, a scripted or a custom one, each with its environment."""
 
 import argparse
+import copy
 import dataclasses
 import sys
 from collections.abc import Sequence
@@ -242,16 +243,15 @@ def find_agents(
         trained = checkpoint.load(path).config
         own_env = trained.get("env_id", environments.DEFAULT)
         named = trained_in(file, own_env, env_id)
-        settings = environments.embodiment(named, trained.get("env", {}))
-        config.merge(settings, changes)
-        settings = environments.resolved(named, settings)
+        own_settings = environments.embodiment(named, trained.get("env", {}))
+        settings = _changed(named, own_settings, changes)
         name, custom = _name(file, path), tuple(own)
         agents.append(Agent(name, named, settings, path, device, repair, own=custom, force=force))
     played = agents[0].env_id if agents else env_id or environments.DEFAULT
     if agents and environments.settings_class(played) is None:
         task = agents[0].env_settings  # all settings of an undescribed environment are the task's
     else:
-        task = environments.resolved(played, changes) if scripted else {}
+        task = _changed(played, {}, changes) if scripted else {}
     agents += [Agent(name, played, task) for name in scripted]
     agents = _with_distinct_names(agents)
     for agent in agents:
@@ -262,6 +262,15 @@ def find_agents(
             _note_another_body(agent, policy, env)
             env.reset(seed=EVALUATION_SEED)
     return agents
+
+
+def _changed(env_id: str, own: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """All settings of an environment, with changes. UserError for one that has no effect."""
+    settings = copy.deepcopy(own)
+    config.merge(settings, changes)
+    settings = environments.resolved(env_id, settings)
+    environments.check_effect(env_id, changes, own, settings)
+    return settings
 
 
 def _note_another_body(agent: Agent, policy: Policy, env: gymnasium.Env) -> None:

@@ -9,6 +9,7 @@ import importlib
 import inspect
 import math
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -111,6 +112,36 @@ def resolved(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:
     """
     known = settings_class(env_id)
     return settings if known is None else config.dump(config.validate(known, settings, env_id))
+
+
+def check_effect(env_id: str, changes: Any, before: Any, after: dict[str, Any]) -> None:
+    """Raise UserError for a changed setting that has no effect, by `without_effect` of the
+    settings' class.
+
+    Args:
+        env_id: id of the environment.
+        changes: settings that a user gave, as read.
+        before: settings without them, as read.
+        after: all settings with them.
+    """
+    known = settings_class(env_id)
+    if known is None or not changes:
+        return
+    found, earlier = config.validate(known, after, env_id), completed(env_id, before or {})
+    for name, other in getattr(found, "without_effect", {}).items():
+        given = _at(changes, name)
+        if given is not None and _at(after, name) != _at(earlier, name):
+            raise UserError(
+                f"{name} = {given} has no effect where {other} = {_at(after, other)}: "
+                f"change {other}, or leave {name} out"
+            )
+
+
+def _at(settings: Any, name: str) -> Any:
+    """The setting with a dotted name; None if it is not there."""
+    for part in name.split("."):
+        settings = settings.get(part) if isinstance(settings, Mapping) else None
+    return settings
 
 
 def completed(env_id: str, settings: Any) -> Any:
