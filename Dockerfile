@@ -12,7 +12,7 @@ WORKDIR /foveate
 COPY constraints.txt .
 RUN pip install -c constraints.txt torch --index-url https://download.pytorch.org/whl/cpu
 COPY . .
-RUN pip install -c constraints.txt -e ".[sim,es,video]"
+RUN pip install -c constraints.txt -e ".[sim,train,video]"
 
 RUN useradd --create-home foveate && mkdir -p runs && chown foveate runs
 USER foveate

@@ -50,7 +50,7 @@ def test_a_command_knows_the_words_of_the_page_and_of_the_scripts():
 
 def test_ray_knows_the_cluster_of_the_cloud():
     jsonschema = pytest.importorskip("jsonschema")
-    ray = pytest.importorskip("ray")
+    ray = pytest.importorskip("ray", reason="Ray is not installed (extra cluster)")
     cluster = yaml.safe_load((FOLDER / "ray_aws.yaml").read_text())
     schema = Path(ray.__file__).parent / "autoscaler" / "ray-schema.json"
     jsonschema.validate(cluster, json.loads(schema.read_text()))
@@ -77,7 +77,7 @@ def newest(run):
 @pytest.mark.parametrize("script", ["slurm.sh", "slurm_ray.sh"])
 def test_a_job_that_is_taken_away_is_queued_again_and_comes_to_the_same(tmp_path, script):
     if script == "slurm_ray.sh":
-        pytest.importorskip("ray")
+        pytest.importorskip("ray", reason="Ray is not installed (extra cluster)")
     queued = tmp_path / "queued"
     folder = tools(
         tmp_path / "bin",

@@ -19,11 +19,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 FOR_DEVELOPMENT = {"all", "dev", "docs", "test"}
+FORMER = {"es", "ray"}
 TRACKERS = {"trackio", "wandb", "mlflow"}
 """Extras that are not part of `all`."""
 BROUGHT_BY_OTHERS = {"llvmlite", "Box2D", "pygame", "threadpoolctl"}
 """Modules of requirements of our requirements: of Gymnasium's Box2D, and of scikit-learn."""
-HEAVY = ("Box2D", "cv2", "evotorch", "matplotlib", "pandas", "pybullet", "pygame", "ray", "sklearn")
+HEAVY = ("Box2D", "cv2", "matplotlib", "pandas", "pybullet", "pygame", "ray", "sklearn")
 HEAVY += ("stable_baselines3", "tensorboard")
 
 
@@ -32,16 +33,16 @@ def requirements(extra: str) -> list[Requirement]:
 
 
 def test_all_brings_every_extra_and_the_documents_name_each() -> None:
-    assert requirements("all")[0].extras == EXTRAS.keys() - FOR_DEVELOPMENT - TRACKERS
+    assert requirements("all")[0].extras == EXTRAS.keys() - FOR_DEVELOPMENT - TRACKERS - FORMER
     for document in ("README.md", "docs/guide/install.md"):
         text = (ROOT / document).read_text()
-        named = EXTRAS.keys() - FOR_DEVELOPMENT | {"all"}
+        named = EXTRAS.keys() - FOR_DEVELOPMENT - FORMER | {"all"}
         assert [extra for extra in named if f"`{extra}`" not in text] == []
 
 
 def test_an_extra_brings_the_modules_that_are_asked_for_by_its_name() -> None:
     owners = metadata.packages_distributions()
-    assert foveate_extras.EXTRAS.keys() == EXTRAS.keys() - FOR_DEVELOPMENT
+    assert foveate_extras.EXTRAS.keys() == EXTRAS.keys() - FOR_DEVELOPMENT - FORMER
     for extra, modules in foveate_extras.EXTRAS.items():
         named = {canonicalize_name(r.name) for r in requirements(extra)} - {"foveate"}
         found = {}
@@ -67,7 +68,7 @@ def test_every_requirement_has_a_version_that_ci_tests_and_torch_alone_is_requir
 
 def test_no_package_of_all_is_under_the_gpl() -> None:
     found = licences.closure("foveate", ["all"])
-    assert {"torch", "daqp", "evotorch", "numpy"} <= found.keys()
+    assert {"torch", "daqp", "ray", "numpy"} <= found.keys()
     assert "quadprog" not in found
     there = {name: one for name, one in found.items() if one is not None}
     declared = {name: licences.licences(one) for name, one in there.items()}
@@ -150,9 +151,8 @@ def job(tmp_path: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("module", "words", "sentence"),
     [
-        ("evotorch", ["es"], 'searcher.name = cmaes needs EvoTorch: pip install "foveate[es]"'),
         ("ray", ["es", "ray_address=auto"],
-         'ray_address needs Ray: pip install "foveate[ray]"'),
+         'ray_address needs Ray: pip install "foveate[cluster]"'),
         ("sklearn", ["es", "feature_map=clustered_hybrid"],
          'feature_map = clustered_hybrid needs scikit-learn: pip install "foveate[sklearn]"'),
         ("cv2", ["rollout"], '--video needs OpenCV: pip install "foveate[video]"'),

@@ -175,10 +175,10 @@ def test_resolve(saved, tmp_path):
 
 
 def test_loading_runs_no_code_and_imports_little(saved):
-    """A checkpoint is read without the simulator, Ray or EvoTorch."""
+    """A checkpoint is read without the simulator or Ray."""
     program = (
         "import sys, json; from training.io import checkpoint; checkpoint.load(sys.argv[1]);"
-        "print(json.dumps([m for m in ('pybullet', 'ray', 'evotorch') if m in sys.modules]))"
+        "print(json.dumps([m for m in ('pybullet', 'ray') if m in sys.modules]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(saved)], capture_output=True, text=True, check=True

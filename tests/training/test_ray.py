@@ -17,6 +17,7 @@ from tests.training.test_es import at
 from training import es
 from training.io import checkpoint
 
+pytest.importorskip("ray", reason="Ray is not installed (extra cluster)")
 SECRET = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 4}
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 OPEN = {"RAY_AUTH_MODE": "disabled"}

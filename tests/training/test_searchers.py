@@ -52,6 +52,29 @@ def test_reaches_the_optimum(config, iterations, least):
     assert least < returns(searcher.center) <= 0
 
 
+@pytest.mark.parametrize(
+    ("config", "sigma", "reached", "first"),
+    [
+        (CMAESConfig(), 0.2404962181193054, -8.709546174512404, -0.052364406666991055),
+        (
+            CMAESConfig(separable=True),
+            *(0.1908677269119778, -3.903074355161652, -0.11142041906661976),
+        ),
+        (PGPEConfig(), 0.09189130087813174, -0.7583297505249671, 0.9540414546673004),
+        (
+            PGPEConfig(optimizer="adam"),
+            *(0.09423677596516805, -18.677123138746218, -0.016663250379672343),
+        ),
+    ],
+    ids=NAMES[:4],
+)
+def test_thirty_updates_equal_those_of_evotorch(config, sigma, reached, first):
+    """Numbers of EvoTorch 0.6.1 with the same random numbers, which ran searches before."""
+    searcher = run(searchers.build(config, torch.zeros(DIM), 12), 30)
+    found = searcher.sigma, float(returns(searcher.center)), float(searcher.center[0])
+    assert found == pytest.approx((sigma, reached, first), rel=1e-9)
+
+
 def test_cma_adapts_to_a_rotated_valley():
     """Off-diagonal covariance: a rotated ellipsoid of condition 10^4 is solved as well."""
     generator = torch.Generator().manual_seed(0)

@@ -49,7 +49,7 @@ PRESETS = ("stepping_stones", "stepping_stones_clone", "stepping_stones_finetune
            "bimanual_sweep", "bimanual_sweep_small", "studies/stepping_stones")  # fmt: skip
 
 COMMANDS = ("es", "bc", "demos", "study", "rollout", "evaluate", "flops", "plots")
-LATE = ("evotorch", "evotorch.algorithms", "torch.utils.tensorboard", "tqdm", "matplotlib.pyplot",
+LATE = ("torch.utils.tensorboard", "tqdm", "matplotlib.pyplot",
         "pybullet", "sklearn.cluster")  # fmt: skip
 """What commands import when they need it."""
 

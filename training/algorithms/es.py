@@ -12,7 +12,6 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 import envs
-from foveate_extras import require
 from policies.common.feature_maps import map_state
 from training.algorithms import searchers
 from training.algorithms.es_config import ESConfig
@@ -87,8 +86,6 @@ class EvolutionStrategies(Algorithm[ESConfig]):
                 f"popsize = {config.popsize} candidates of the policy's {len(parameters)} "
                 f"parameters are {numbers} numbers, where there can be at most {_MOST_POPULATION}"
             )
-        if config.ray_address is not None:
-            require("ray_address", "ray")  # EvoTorch also imports Ray, with a less helpful error
         try:
             self.searcher = searchers.build(config.searcher, parameters, config.popsize)
         except ValueError as error:

@@ -1,22 +1,20 @@
-"""Black-box searchers that maximise: PGPE and CMA-ES (both EvoTorch's), and ARS.
+"""Black-box searchers that maximise: CMA-ES, PGPE and ARS.
 
 Each is a pair `ask(seed)`, `tell(population, returns)`. A population is a pure function of the
 searcher's state and the seed, so a run resumes exactly without saving a random generator.
 """
 
-import logging
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from foveate_extras import needs
 from training.algorithms.es_config import ARSConfig, CMAESConfig, PGPEConfig, SearcherConfig
 
 _MOST_FOR_FULL_COVARIANCE = 1000
+_MOST_CHANGE = 0.2
+"""Share by which PGPE changes a standard deviation at most in an update."""
 
 
 class Searcher:
@@ -60,42 +58,19 @@ def build(config: SearcherConfig, center: Tensor, popsize: int) -> Searcher:
 def centered_ranks(returns: Tensor) -> Tensor:
     """Ranks scaled to [-1/2, 1/2], equal returns sharing their mean rank.
 
-    EvoTorch's own "centered" ranking orders equal returns by their position: a population that
-    all fell on the first stone would move the centre at random.
+    Ranks by position would order equal returns: a population that all fell on the first stone
+    would move the centre at random.
     """
     below = (returns[:, None] > returns[None, :]).sum(1)
     above = (returns[:, None] < returns[None, :]).sum(1)
     return (below - above).to(torch.float64) / (2 * max(len(returns) - 1, 1))
 
 
-@contextmanager
-def _evotorch(who: str) -> Iterator[Any]:
-    """The module `evotorch.algorithms`, in a block that hides warnings: EvoTorch uses
-    torch.jit.script, which is deprecated. MissingExtraError says that `who` needs it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with needs(who, "es"):
-            import evotorch.algorithms
-            import evotorch.algorithms.functional
-        yield evotorch.algorithms
-
-
-@contextmanager
-def _seeded(seed: int | None = None) -> Iterator[None]:
-    """Leave PyTorch's global random numbers as they are after the block, which is seeded."""
-    with torch.random.fork_rng(devices=[]):
-        if seed is not None:
-            torch.manual_seed(seed)
-        yield
-
-
 class CMAES(Searcher):
-    """EvoTorch's CMA-ES with an `ask` and `tell` interface.
+    """CMA-ES with active covariance update (Hansen 2016, *The CMA Evolution Strategy: A Tutorial*).
 
-    Its `step` cannot be stopped between sampling and updating, so this calls the same public
-    parts in the same order. `stdev_min/max` stay unset: that option overwrites the diagonal of C
-    alone, after which C may have no Cholesky factor. The stall rule h_sig is computed here, with
-    the paper's exponent 2 (t + 1), where EvoTorch 0.6.1 has 2 t + 1 and so stalls too early.
+    Equations and symbols are the tutorial's. Each sample is kept as z ~ N(0, I) and y = A z, so
+    C = A A^T needs a Cholesky factor in place of eigenvectors (EvoTorch does the same).
     """
 
     antithetic = False
@@ -107,70 +82,114 @@ class CMAES(Searcher):
                 f"the policy has {len(center)} parameters, and searcher.name = cmaes takes at most "
                 f"{_MOST_FOR_FULL_COVARIANCE}: set searcher.separable = true, or use pgpe or ars"
             )
-        with _evotorch("searcher.name = cmaes") as algorithms, _seeded():
-            from evotorch import Problem
-
-            logging.getLogger("evotorch").setLevel(logging.WARNING)
-            problem = Problem(
-                "max", solution_length=len(center), initial_bounds=(-1, 1), dtype=torch.float64,
-                store_solution_stats=False,
-            )  # fmt: skip
-            self._cma = algorithms.CMAES(
-                problem, stdev_init=config.sigma, center_init=center, popsize=popsize,
-                separable=config.separable,
-            )  # fmt: skip
-        self._cma.p_sigma, self._cma.p_c = torch.zeros_like(center), torch.zeros_like(center)
+        self._separable, self._popsize = config.separable, popsize
+        self._set_rates(len(center), popsize)
+        ones = torch.ones_like(center)
+        shape = ones if config.separable else torch.diag(ones)
+        zeros, sigma = torch.zeros_like(center), torch.tensor(config.sigma, dtype=torch.float64)
         self._generation = 0
         self._sample: tuple[Tensor, Tensor] | None = None
-        self._set(self.state()[0])
+        self._set(
+            dict(zip(self._TENSORS, (center, sigma, shape, shape, zeros, zeros), strict=True))
+        )
+
+    def _set_rates(self, d: int, popsize: int) -> None:
+        """Weights (eqs. 49 to 53) and rates (eqs. 54 to 58; for a diagonal C, those of pycma)."""
+        positions = torch.arange(popsize) + 1
+        # Logarithms in float32, as in EvoTorch: runs of before resume with the same weights.
+        raw = (math.log((popsize + 1) / 2) - torch.log(positions)).double()
+        positive, negative = raw[: popsize // 2], raw[popsize // 2 :]
+        mu_eff = positive.sum().square() / positive.square().sum()
+        self._c_sigma = (mu_eff + 2) / (d + mu_eff + 3)
+        damping = max(0.0, math.sqrt((float(mu_eff) - 1) / (d + 1)) - 1)
+        self._sigma_rate = self._c_sigma / (1 + 2 * damping + self._c_sigma)
+        if self._separable:
+            root = math.sqrt(d)
+            self._c_c = (1 + 1 / d + mu_eff / d) / (root + 1 / d + 2 * (mu_eff / d))
+            self._c_1 = 1 / (d + 2 * root + mu_eff / d)
+            self._c_mu = (0.25 + mu_eff + 1 / mu_eff - 2) / (d + 4 * root + mu_eff / 2)
+        else:
+            self._c_c = (4 + mu_eff / d) / (d + (4 + 2 * mu_eff / d))
+            self._c_1 = min(1, popsize / 6) * 2 / ((d + 1.3) ** 2 + mu_eff)
+            most = 2 * ((0.25 + mu_eff - 2 + 1 / mu_eff) / ((d + 2) ** 2 + mu_eff))
+            self._c_mu = min(1 - self._c_1, most)
+        self._sigma_path = torch.sqrt(self._c_sigma * (2 - self._c_sigma) * mu_eff)
+        self._c_path = torch.sqrt(self._c_c * (2 - self._c_c) * mu_eff)
+        negative_eff = negative.sum().square() / negative.square().sum()
+        alpha = min(
+            1 + self._c_1 / self._c_mu,
+            1 + 2 * negative_eff / (mu_eff + 2),
+            (1 - self._c_mu - self._c_1) / (d * self._c_mu),
+        )
+        negative = alpha * negative / negative.abs().sum()
+        self._weights = torch.cat((positive / positive.sum(), negative))
+        self._expected_norm = math.sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d**2))
+        self._factor_every = max(1, math.floor(1 / (10 * d * float(self._c_1 + self._c_mu))))
 
     def ask(self, seed: int) -> Tensor:
-        with _seeded(seed):
-            zs, ys, xs = self._cma.sample_distribution()
+        generator = torch.Generator().manual_seed(seed)
+        torch.randint(0, 1, (), generator=generator)  # EvoTorch drew this: runs of before resume
+        shape = self._popsize, len(self._m)
+        zs = torch.randn(shape, generator=generator, dtype=torch.float64)
+        ys = self._A * zs if self._separable else (self._A @ zs.T).T
         self._sample = zs, ys
-        return xs
+        return self._m + self._sigma * ys
 
     def tell(self, population: Tensor, returns: Tensor) -> None:
         assert self._sample is not None, "tell before ask"
         (zs, ys), self._sample = self._sample, None
         if bool((returns == returns[0]).all()):
             return  # ranked by their position, equal returns would move the centre at random
-        cma = self._cma
-        ranks = torch.argsort(torch.argsort(returns, descending=True, stable=True))
-        weights = cma.weights[ranks]
-        local, shaped = cma.update_m(zs, ys, weights)
-        cma.update_p_sigma(local)
-        cma.update_sigma()
-        h_sig = self._h_sig()
-        cma.update_p_c(shaped, h_sig)
-        cma.update_C(zs, ys, weights, h_sig)
+        d, weights = len(self._m), self._weights
+        weights = weights[torch.argsort(torch.argsort(returns, descending=True, stable=True))]
+        best = torch.topk(weights, self._popsize // 2)
+        local = (best.values[:, None] * zs[best.indices]).sum(0)
+        shaped = (best.values[:, None] * ys[best.indices]).sum(0)
+        m = self._m + self._sigma * shaped
+        p_sigma = (1 - self._c_sigma) * self._p_sigma + self._sigma_path * local
+        growth = self._sigma_rate * (torch.norm(p_sigma) / self._expected_norm - 1)
+        h_sig = self._h_sig(p_sigma)
+        p_c = (1 - self._c_c) * self._p_c + h_sig * self._c_path * shaped
+        # Negative weights are scaled so that C stays positive definite (eq. 46).
+        weights = torch.where(weights > 0, weights, d * weights / zs.norm(dim=-1).square())
+        c_1 = self._c_1 * (1 - (1 - h_sig**2) * self._c_c * (2 - self._c_c))
+        C = self._C
+        if self._separable:
+            rank_1 = c_1 * (p_c.square() - C)
+            rank_mu = self._c_mu * (weights[:, None] * (ys.square() - C)).sum(0)
+        else:
+            scaled = (self._c_1 / (c_1 + 1e-23)) ** 0.5 * p_c
+            rank_1 = c_1 * (torch.outer(scaled, scaled) - C)
+            products = weights[:, None, None] * (ys[:, None] * ys[:, :, None])
+            rank_mu = self._c_mu * (products.sum(0) - self._weights.sum() * C)
+        C, A = C + rank_1 + rank_mu, self._A
         self._generation += 1
-        if self._generation % cma.decompose_C_freq == 0:
+        if self._generation % self._factor_every == 0:
             try:
-                cma.decompose_C()
+                A = C.sqrt() if self._separable else torch.linalg.cholesky(C)
             except torch.linalg.LinAlgError:  # rounding made C indefinite: take the last good one
-                cma.C = cma.A @ cma.A.T
-        self._set(self.state()[0])
+                C = A @ A.T
+        sigma = self._sigma * torch.exp(growth)
+        self._set({"m": m, "sigma": sigma, "C": C, "A": A, "p_sigma": p_sigma, "p_c": p_c})
 
     def _set(self, tensors: dict[str, Tensor]) -> None:
         """Take these tensors, each in the memory layout that it always has here: sums of products
         round by layout, and a checkpoint holds none. LAPACK gives a factor column by column."""
-        for name in self._TENSORS:
-            columns = name == "A" and not self._cma.separable
-            tensor = tensors[name]
-            setattr(self._cma, name, tensor.mT.contiguous().mT if columns else tensor.contiguous())
-        shape = self._cma.C if self._cma.separable else torch.diagonal(self._cma.C)
-        self.center, self.sigma = self._cma.m, float(self._cma.sigma * shape.mean().sqrt())
+        m, sigma, C, A, p_sigma, p_c = (tensors[name].contiguous() for name in self._TENSORS)
+        self._A = A if self._separable else A.mT.contiguous().mT
+        self._m, self._sigma, self._C, self._p_sigma, self._p_c = m, sigma, C, p_sigma, p_c
+        variances = C if self._separable else torch.diagonal(C)
+        self.center, self.sigma = m, float(sigma * variances.mean().sqrt())
 
-    def _h_sig(self) -> Tensor:
-        """1, or 0 to stall the evolution path while sigma's own path is long (eq. 45)."""
-        cma, dim = self._cma, len(self._cma.m)
-        faded = 1 - (1 - cma.c_sigma) ** (2 * (self._generation + 1))
-        squared = cma.p_sigma.square().sum() / faded
+    def _h_sig(self, p_sigma: Tensor) -> Tensor:
+        """1, or 0 to stall the evolution path while sigma's own path is long (below eq. 45)."""
+        dim = len(p_sigma)
+        faded = 1 - (1 - self._c_sigma) ** (2 * (self._generation + 1))
+        squared = p_sigma.square().sum() / faded
         return (squared / dim < 2 + 4 / (dim + 1)).to(torch.float64)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, float]]:
-        tensors = {name: getattr(self._cma, name) for name in self._TENSORS}
+        tensors = {name: getattr(self, f"_{name}") for name in self._TENSORS}
         return tensors, {"generation": self._generation}
 
     def load_state(self, tensors: dict[str, Tensor], numbers: dict[str, float]) -> None:
@@ -179,45 +198,60 @@ class CMAES(Searcher):
 
 
 class PGPE(Searcher):
-    """EvoTorch's functional PGPE on tie-sharing ranks."""
+    """PGPE with mirrored pairs (Sehnke et al. 2010) on tie-sharing ranks."""
 
     def __init__(self, config: PGPEConfig, center: Tensor, popsize: int) -> None:
-        with _evotorch("searcher.name = pgpe") as algorithms:
-            self._functional = functional = algorithms.functional
-        self._popsize = popsize
-        state = functional.pgpe(
-            center_init=center, center_learning_rate=config.learning_rate,
-            stdev_learning_rate=config.sigma_learning_rate, stdev_init=config.sigma,
-            objective_sense="max", ranking_method="raw", optimizer=config.optimizer,
-        )  # fmt: skip
-        self._set(state)
+        self._config, self._popsize = config, popsize
+        self.center, zeros = center, torch.zeros_like(center)
+        self._set_stdev(torch.full_like(center, config.sigma))
+        self._optimizer = {"velocity": zeros}
+        if config.optimizer == "adam":
+            self._optimizer = {"m": zeros, "v": zeros, "t": torch.zeros((), dtype=torch.float64)}
 
-    def _set(self, state: Any) -> None:
-        self._state, self.center = state, state.optimizer_state.center
-        self.sigma = float(state.stdev.square().mean().sqrt())
+    def _set_stdev(self, stdev: Tensor) -> None:
+        self._stdev, self.sigma = stdev, float(stdev.square().mean().sqrt())
 
     def ask(self, seed: int) -> Tensor:
-        with _seeded(seed):
-            population: Tensor = self._functional.pgpe_ask(self._state, popsize=self._popsize)
-        return population
+        generator = torch.Generator().manual_seed(seed)
+        shape = self._popsize // 2, len(self.center)
+        noise = torch.randn(shape, generator=generator, dtype=torch.float64) * self._stdev
+        return torch.stack((noise + self.center, -noise + self.center), 1).flatten(0, 1)
 
     def tell(self, population: Tensor, returns: Tensor) -> None:
         if torch.equal(returns[0::2], returns[1::2]):
             return  # no direction is better than its mirror image; ClipUp would divide 0 by 0
         ranks = centered_ranks(returns)
-        self._set(self._functional.pgpe_tell(self._state, population, ranks))
+        ranks = ranks - ranks.mean()
+        plus, minus, stdev, pairs = ranks[0::2], ranks[1::2], self._stdev, len(returns) // 2
+        noise = population[0::2] - self.center
+        gradient = (((plus - minus) / 2)[:, None] * noise).sum(0) / pairs
+        spread = (noise**2 - stdev**2) / stdev
+        wider = (((plus + minus) / 2)[:, None] * spread).sum(0) / pairs
+        self.center = self.center + self._step(gradient)
+        target, most = stdev + self._config.sigma_learning_rate * wider, _MOST_CHANGE * stdev
+        self._set_stdev(torch.clamp(target, stdev - most, stdev + most))
+
+    def _step(self, gradient: Tensor) -> Tensor:
+        """The optimiser's step of the centre along the gradient, (parameters,)."""
+        rate = self._config.learning_rate
+        if self._config.optimizer == "clipup":
+            velocity = 0.9 * self._optimizer["velocity"] + rate * (gradient / gradient.norm())
+            speed, most = velocity.norm(), 2 * rate
+            velocity = most * (velocity / speed) if speed > most else velocity
+            self._optimizer = {"velocity": velocity}
+            return velocity
+        m, v, t = self._optimizer["m"], self._optimizer["v"], self._optimizer["t"] + 1
+        m, v = 0.9 * m + (1 - 0.9) * gradient, 0.999 * v + (1 - 0.999) * gradient**2
+        self._optimizer = {"m": m, "v": v, "t": t}
+        return rate * (m / (1 - 0.9**t)) / (torch.sqrt(v / (1 - 0.999**t)) + 1e-8)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, float]]:
-        moving = ("center", "velocity", "m", "v", "t")
-        optimizer = self._state.optimizer_state
-        found = {name: getattr(optimizer, name) for name in moving if hasattr(optimizer, name)}
-        return {"stdev": self._state.stdev, **found}, {}
+        return {"stdev": self._stdev, "center": self.center, **self._optimizer}, {}
 
     def load_state(self, tensors: dict[str, Tensor], numbers: dict[str, float]) -> None:
         own = {name: tensors[name].clone() for name in self.state()[0]}
-        stdev = own.pop("stdev")
-        optimizer = self._state.optimizer_state._replace(**own)
-        self._set(self._state._replace(stdev=stdev, optimizer_state=optimizer))
+        self._set_stdev(own.pop("stdev"))
+        self.center, self._optimizer = own.pop("center"), own
 
 
 class ARS(Searcher):

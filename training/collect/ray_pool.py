@@ -85,7 +85,7 @@ class RayPool(WorkerPool[T, R, _Handle]):
                 "ray_address = 'local' would start a Ray that listens on every network interface; "
                 "on one machine, leave ray_address out and set workers"
             )
-        require("ray_address", "ray")
+        require("ray_address", "cluster")
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault(_AUTH_MODE, "token")
         import ray
@@ -94,7 +94,7 @@ class RayPool(WorkerPool[T, R, _Handle]):
         self._alive_s, self._start_at_s = time.monotonic(), 0.0
         self._connected = not ray.is_initialized()
         if self._connected:
-            # EvoTorch may have imported Ray, which reads it then.
+            # Ray reads the variable when it is imported, which may have happened before.
             ray._raylet.Config.initialize("")  # type: ignore[attr-defined]
             _connect(address, workers)
         self._actor_class: Any = ray.remote(num_cpus=1)(_Actor)

@@ -71,7 +71,7 @@ class Provenance:
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = (
-    "foveate", "torch", "numpy", "gymnasium", "pybullet", "daqp", "numba", "ray", "evotorch",
+    "foveate", "torch", "numpy", "gymnasium", "pybullet", "daqp", "numba", "ray",
     "safetensors", "pydantic", "stable-baselines3",
 )  # fmt: skip
 
