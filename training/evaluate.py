@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from envs import Outcome
-from training.analysis.agents import Agent, add_arguments, agents_of
+from training.analysis.agents import SCRIPTED, Agent, add_arguments, agents_of
 from training.analysis.evaluator import PARETO, RESULTS, claim, evaluate, is_free, write_entries
 from training.collect.outcomes import outcomes_of
 from training.command.files import reason
@@ -124,7 +124,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     torch.set_num_threads(1)
     if not arguments.runs and not arguments.policy:
-        raise UserError("give at least one RUN_OR_CHECKPOINT, or --policy oracle|blind|random")
+        raise UserError(f"give at least one RUN_OR_CHECKPOINT, or --policy {'|'.join(SCRIPTED)}")
     agents = agents_of(arguments, arguments.runs, recorded=True)
     _note_differences(agents)
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)

@@ -23,7 +23,7 @@ import gymnasium
 import torch
 
 import foveate_extras
-from training.analysis.agents import add_arguments, find_agents
+from training.analysis.agents import SCRIPTED, add_arguments, find_agents
 from training.collect.environments import ForeignId, make_env, step_s
 from training.collect.episode import Policy, run_episode
 from training.command.errors import UserError
@@ -58,7 +58,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     foveate_extras.require("training.lerobot", "lerobot")
     if len(arguments.policy) + (arguments.source is not None) != 1:
-        raise UserError("give one DEMOS_OR_RUN, or one --policy oracle|blind|random")
+        raise UserError(f"give one DEMOS_OR_RUN, or one --policy {'|'.join(SCRIPTED)}")
     source = Path(arguments.source or "")
     is_recorded = source.name == MASTER or (arguments.source and (source / MASTER).exists())
     out = Path(arguments.out)

@@ -49,6 +49,24 @@ class Blind:
         return self._action.copy()
 
 
+class Constant:
+    """Takes the same action at every step.
+
+    Args:
+        action: an action of the environment.
+    """
+
+    def __init__(self, action: Any) -> None:
+        self._action = action
+
+    def reset(self) -> None:
+        """Begin an episode."""
+
+    def act(self, observation: Any) -> Any:
+        """A copy of the action."""
+        return copy.deepcopy(self._action)
+
+
 class Random:
     """Uniform actions from its own generator.
 

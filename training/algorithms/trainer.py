@@ -198,7 +198,8 @@ def load_job(cls: type[T], path: str | Path, overrides: Overrides) -> T:
     before = copy.deepcopy(data.get("env"))
     given = configuration.combine(cls, data, changes, path, overrides, SHORTHANDS, names)
     found = _completed(cls, given, where)
-    environments.check_effect(found.env_id, changes.get("env"), before, found.env)
+    plain: Any = found
+    environments.check_effect(plain.env_id, changes.get("env"), before, plain.env)
     return found
 
 

@@ -14,16 +14,19 @@ import torch
 
 import envs
 from policies import compile_act
+from policies.common.scripted import Constant
 from policies.common.settings import Repair
+from training.analysis.constant import action_of, best_constant
 from training.collect import environments
 from training.collect.callables import as_policy, import_object, is_import_path
+from training.collect.checked import EnvironmentFault
 from training.collect.environments import make_env
 from training.collect.episode import Policy
 from training.collect.seeds import EVALUATION_SEEDS_FROM
 from training.io import checkpoint, config
 from training.io.config import UserError
 
-SCRIPTED = ("oracle", "blind", "random")
+SCRIPTED = ("oracle", "blind", "random", "constant")
 _MOST = 10**6
 EVALUATION_SEED = EVALUATION_SEEDS_FROM
 """First of the seeds that no training uses."""
@@ -49,6 +52,8 @@ class Agent:
     """Custom components that a checkpoint may name, as "module:Class"."""
     force: bool = False
     """Whether it also plays with another robot or other cameras than it was trained with."""
+    action: Any = None
+    """Plain numbers of the action that the policy `constant` repeats."""
 
     @property
     def task(self) -> envs.Task | None:
@@ -64,6 +69,8 @@ class Agent:
         """The policy for `env`, one made by `make_env`."""
         if self.source is not None:
             return as_policy(import_object(self.source), env, self.source)
+        if self.action is not None:
+            return Constant(action_of(env.action_space, self.action))
         if self.checkpoint is None:
             return scripted_policy(self.name, env, EVALUATION_SEED)
         for name in self.own:
@@ -111,7 +118,8 @@ def add_arguments(
     parser.epilog = environments.describe()
     text = (
         "scripted policy: oracle (uses the simulator's state), blind (no correction: every action "
-        "is 0) or random (uniform in the action space)"
+        "is 0), random (uniform in the action space) or constant (the best constant action, found "
+        "on scenes of its own)"
     )
     parser.add_argument("--policy", action="append", default=[], choices=SCRIPTED, help=text)
     text = f"Gymnasium id; default: the first run's, or else {environments.DEFAULT}"
@@ -194,7 +202,7 @@ def find_agent(arguments: argparse.Namespace, recorded: bool = False) -> Agent:
     """The one agent of a command line with the positional `run`, see `find_agents`. Raises
     UserError."""
     if len(arguments.policy) + (arguments.run is not None) != 1:
-        raise UserError("give one RUN_OR_CHECKPOINT, or one --policy oracle|blind|random")
+        raise UserError(f"give one RUN_OR_CHECKPOINT, or one --policy {'|'.join(SCRIPTED)}")
     (agent,) = agents_of(arguments, [] if arguments.run is None else [arguments.run], recorded)
     return agent
 
@@ -254,10 +262,12 @@ def find_agents(
         task = _changed(played, {}, changes) if scripted else {}
     agents += [Agent(name, played, task) for name in scripted]
     agents = _with_distinct_names(agents)
-    for agent in agents:
+    for i, agent in enumerate(agents):
         if recorded:
             config.check_finite(agent.env_settings, f"the environment of {agent.name}")
         with agent.make_env() as env:
+            if agent.name == "constant" and agent.checkpoint is None:
+                agents[i] = agent = _with_best_constant(agent, env)
             policy = agent.make_policy(env)
             _note_another_body(agent, policy, env)
             env.reset(seed=EVALUATION_SEED)
@@ -271,6 +281,20 @@ def _changed(env_id: str, own: dict[str, Any], changes: dict[str, Any]) -> dict[
     settings = environments.resolved(env_id, settings)
     environments.check_effect(env_id, changes, own, settings)
     return settings
+
+
+def _with_best_constant(agent: Agent, env: gymnasium.Env) -> Agent:
+    try:
+        action = best_constant(env)
+    except (FloatingPointError, EnvironmentFault) as error:
+        raise UserError(f"--policy constant: {error}") from None
+    if action is None:
+        raise UserError(
+            f"--policy constant: the actions of {envs.name_of(env)} are {env.action_space}, of "
+            "which none can be listed"
+        )
+    print(f"note: the best constant action found is {action}", file=sys.stderr)
+    return dataclasses.replace(agent, action=action)
 
 
 def _note_another_body(agent: Agent, policy: Policy, env: gymnasium.Env) -> None:

@@ -93,6 +93,7 @@ def summarise(agent: Agent, episodes: Sequence[Episode]) -> dict[str, Any]:
         "env": agent.env_id,
         "env_settings": agent.env_settings,
         **({} if agent.repair is None else {"repair": agent.repair}),
+        **({} if agent.action is None else {"action": agent.action}),
         "seeds": [e.seed for e in episodes],
         "episodes": count,
         "reward_mean": float(rewards.mean()),

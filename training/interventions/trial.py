@@ -14,7 +14,9 @@ import torch
 
 import envs
 from envs.task import SUCCESS
+from policies.common.scripted import Constant
 from training.analysis.agents import EVALUATION_SEED, Agent
+from training.analysis.constant import action_of, best_constant
 from training.collect.callables import as_policy
 from training.collect.checked import EnvironmentFault, checked
 from training.collect.episode import Episode, Policy, run_episode
@@ -72,13 +74,19 @@ class Stage:
         subject: the policy and environment under test.
         groups: keys of the images that are replaced together, by name; all images under `ALL`.
         kinds: the interventions.
+        constant: the best constant action, as plain numbers; None if there is none.
     """
 
     def __init__(
-        self, subject: Agent | Given, groups: Mapping[str, list[str]], kinds: Collection[str]
+        self,
+        subject: Agent | Given,
+        groups: Mapping[str, list[str]],
+        kinds: Collection[str],
+        constant: Any = None,
     ) -> None:
         torch.set_num_threads(1)
         self._subject, self._groups, self._kinds = subject, groups, kinds
+        self._constant = constant
         self._env = subject.make_env()
         self._policy = subject.make_policy(self._env)
         self._task = envs.task_of(self._env)
@@ -122,7 +130,8 @@ class Stage:
         return self._policy
 
     def _floors(self, seed: int) -> dict[str, Policy]:
-        """Policies that cannot see, by name: random actions, and zeros where they are allowed."""
+        """Policies that cannot see, by name: random actions, zeros where they are allowed, and the
+        best constant action."""
         space = copy.deepcopy(self._env.action_space)
         space.seed(_derived(seed, 2))
         floors = {"random actions": as_policy(lambda _: space.sample(), self._env)}
@@ -131,6 +140,10 @@ class Stage:
         ):
             nothing = np.zeros(space.shape, space.dtype)
             floors["no action"] = as_policy(lambda _: nothing.copy(), self._env)
+        is_known = "no action" in floors and not np.any(self._constant)
+        if self._constant is not None and not is_known:
+            action = action_of(self._env.action_space, self._constant)
+            floors["the best constant action"] = Constant(action)
         return floors
 
     def _episode(self, seed: int, policy: Policy, on_step: Any = None) -> Episode:
@@ -216,9 +229,14 @@ def sight_of(
     with subject.make_env() as env:
         identity, task = envs.name_of(env), envs.task_of(env)
         keys = _chosen(env, identity, images)
+        try:
+            constant = best_constant(env)
+        except (FloatingPointError, EnvironmentFault) as error:
+            raise UserError(f"{name}: {error}") from None
     groups = {ALL: keys} | ({key: [key] for key in keys} if len(keys) > 1 else {})
     tasks = [Task(seed, max(seeds) + 1 + i) for i, seed in enumerate(seeds)]
-    make = partial(Stage, subject, groups, [k for k in INTERVENTIONS if k in interventions])
+    kinds = [kind for kind in INTERVENTIONS if kind in interventions]
+    make = partial(Stage, subject, groups, kinds, constant)
     try:
         with (
             temporary_pool(make, min(workers, len(tasks))) as pool,

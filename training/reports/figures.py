@@ -35,6 +35,7 @@ _MARKERS = "os^"
 """Shapes of their points."""
 _COLUMNS, _PANEL_IN = 6, (2.2, 1.6)
 _SCRIPTED: dict[str, Any] = {"oracle": ":", "blind": "-.", "random": (0, (1, 4))}
+_SCRIPTED["constant"] = (0, (3, 1, 1, 1))
 """Line patterns of scripted policies."""
 _BEHIND: dict[str, Any] = {"color": INK, "alpha": 0.35, "linewidth": 1.2}
 """The baseline's line in the panels of other variants."""

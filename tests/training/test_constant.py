@@ -1,0 +1,123 @@
+"""The best constant action, a floor for policies that observe."""
+
+import json
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from tests.helpers import refused
+from training.analysis.agents import find_agents
+from training.analysis.constant import action_of, best_constant, candidates
+from training.evaluate import main as evaluate
+from training.interventions.trial import sight
+from training.sight import main as sight_main
+
+
+class Lanes(gymnasium.Env):
+    """One of five actions earns more than the others, the fourth; images show nothing of use."""
+
+    observation_space = spaces.Box(0, 255, (8, 8), np.uint8)
+    action_space = spaces.Discrete(5)
+
+    def __init__(self, bonus=1.0, steps=4):
+        self._bonus, self._last = bonus, steps
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._image(), {}
+
+    def step(self, action):
+        self._steps += 1
+        reward = self._bonus if action == 3 else 0.1 * float(action)
+        return self._image(), reward, False, self._steps >= self._last, {}
+
+    def _image(self):
+        return self.np_random.integers(0, 256, (8, 8), np.uint8)
+
+
+class Push(Lanes):
+    """A Box whose best action is neither 0 nor at random."""
+
+    action_space = spaces.Box(-2.0, 2.0, (2,))
+
+    def step(self, action):
+        self._steps += 1
+        reward = float(action[0] - action[1])
+        return self._image(), reward, False, self._steps >= self._last, {}
+
+
+gymnasium.register("Lanes-v0", Lanes)
+
+
+@pytest.mark.parametrize(
+    ("space", "count", "first"),
+    [
+        (spaces.Discrete(5, start=2), 5, 2),
+        (spaces.MultiDiscrete([2, 3]), 6, [0, 0]),
+        (spaces.MultiBinary(3), 8, [0, 0, 0]),
+        (spaces.Box(-1, 1, (2,)), 9, [0, 0]),
+        (spaces.Box(-1, 1, (9,)), 21, [0] * 9),
+        (spaces.Box(1, 2, (2,)), 9, [1, 1]),
+        (spaces.Box(-np.inf, np.inf, (1,)), 3, [0]),
+        (spaces.Box(-1, 1, (40,)), 32, [0] * 40),
+        (spaces.Discrete(1000), 32, 0),
+        (spaces.Tuple((spaces.Discrete(2), spaces.Box(-1, 1, (1,)))), 6, (0, [0])),
+        (spaces.Text(3), 0, None),
+    ],
+)
+def test_candidates_are_actions(space, count, first):
+    found = candidates(space)
+    assert len(found) == len({str(one) for one in found}) == count
+    assert not found or json.dumps(found[0]) == json.dumps(first) or found[0] == first
+    assert all(action_of(space, one) in space for one in found)
+
+
+def test_the_best_is_found():
+    assert best_constant(Lanes()) == 3
+    assert best_constant(Push()) == [2.0, -2.0]
+
+
+def test_evaluate_plays_it_in_the_runs_environment_with_its_settings(tmp_path, capsys):
+    words = ["--env", "Lanes-v0", "--episodes", "3", "--workers", "1", "--out", str(tmp_path)]
+    words += ["--policy", "random", "--policy", "constant", "--set", "bonus=0.3"]
+    assert evaluate(words) == 0
+    assert "note: the best constant action found is 4" in capsys.readouterr().err
+    random, constant = json.loads((tmp_path / "evaluation.json").read_text())
+    assert (constant["name"], constant["action"]) == ("constant", 4)
+    assert constant["reward_mean"] == pytest.approx(1.6)
+    assert random["reward_mean"] < 1.5
+    words[words.index("bonus=0.3")] = "bonus=0.5"
+    words[words.index(str(tmp_path))] = str(tmp_path / "other")
+    assert evaluate(words) == 0
+    assert json.loads((tmp_path / "other/evaluation.json").read_text())[1]["action"] == 3
+
+
+def test_a_policy_that_earns_no_more_has_nothing_to_lose(capsys):
+    found = sight(lambda image: 2 + image[0, 0] % 2, Lanes, seeds=range(20))
+    level = next(one for one in found.levels if one.outcome == "reward")
+    assert (level.floor_by, level.floor) == ("the best constant action", 4.0)
+    assert level.to_lose is None
+    assert found.looks is not True
+    words = ["--env", "Lanes-v0", "--policy", "constant", "--episodes", "2"]
+    assert sight_main(words) == 0
+    assert "the floor, the best constant action: 4.000" in capsys.readouterr().out
+
+
+def test_the_first_choice_is_a_floor_too():
+    found = sight(lambda image: 1, lambda: Lanes(bonus=-1.0, steps=1), seeds=range(3))
+    assert {*found.records[0]["floors"]} == {"random actions", "the best constant action"}
+
+
+def test_actions_without_candidates_are_refused(capsys):
+    talk = type("Talk", (Lanes,), {"action_space": spaces.Text(3)})
+    gymnasium.register("Talk-v0", talk)
+    sentence = r"--policy constant: the actions of Talk-v0 are Text"
+    refused(capsys, evaluate, ["--env", "Talk-v0", "--policy", "constant"], sentence)
+
+
+def test_others_keep_their_agents():
+    (agent,) = find_agents([], ["random"], "Lanes-v0", [])
+    assert agent.action is None
