@@ -50,16 +50,6 @@ def test_decisions_begin_when_they_are_due_and_a_slow_one_delays_no_others(folde
     assert times.age == pytest.approx([0] * 6, abs=0.2)
 
 
-def test_what_is_old_is_held_and_counted(folder):
-    policy = Policy(folder, late="hold")
-    drawn, actions = Drawn(policy.contract.inputs), []
-    times = run(
-        policy, lambda: (drawn()[0], time.monotonic() - 0.2), actions.append, rate_hz=0, steps=4
-    )
-    assert times.late == 4
-    assert not np.any(actions)
-
-
 class Fails:
     """Observations that fail from the third decision on, for so many decisions."""
 

@@ -23,20 +23,6 @@ def train(tmp_path):
 ES = {"popsize": 16, "terrains": 1, "searcher": {"name": "cmaes", "sigma": 0.5}}
 
 
-def test_evolution_strategies_balance_a_pole(train):
-    """From vectors to choices; random actions last 22 steps."""
-    rows = train(es, env_id="CartPole-v1", iterations=5, policy={"hidden": []}, **ES)
-    assert rows[-1]["reward_mean"] > 100
-
-
-def test_evolution_strategies_search_on_a_pendulum(train):
-    """From vectors to a bounded number. That it is swung up takes minutes."""
-    rows = train(
-        es, env_id="Pendulum-v1", iterations=4, policy={"hidden": [8]}, **{**ES, "popsize": 8}
-    )
-    assert max(row["reward_max"] for row in rows) > rows[0]["reward_mean"]
-
-
 IMAGES = [
     {"kind": "colours"},
     {"kind": "first", "choices": 4},
@@ -84,12 +70,6 @@ def test_cloning_teaches_to_remember(train, policy):
     assert rows[-1]["val_accuracy"] > 0.9
     forgets = train(bc, name="forgets", policy=settings, **{**job, "updates": 50})
     assert forgets[-1]["val_accuracy"] < 0.75
-
-
-def test_evolution_strategies_train_what_remembers(train):
-    policy = {"controller": "gru", "hidden": [4], "last_action": True}
-    rows = train(es, env_id="CartPole-v1", iterations=2, policy=policy, **{**ES, "popsize": 4})
-    assert len(rows) == 2
 
 
 @pytest.mark.parametrize(

@@ -47,19 +47,6 @@ def test_it_learns(job, tmp_path):
     assert float(rows[-1]["val_accuracy"]) > 3 * 3 / 25  # chance: three bins of 25
 
 
-def test_it_clones_the_real_expert(tmp_path):
-    run = tmp_path / "run"
-    short = ["episode_s=0.5", "expert_episodes=3", "episodes=2", "updates=30", "iterations=1"]
-    assert bc.main(["--out", str(run), "--set", *short, "workers=1", "batch_size=32"]) == 0
-    (row,) = metrics(run)
-    assert float(row["val_loss"]) < math.log(25)
-    policy, config = checkpoint.load_policy(run)
-    with make_env(config["env_id"], config["env"]) as env:
-        observation, _ = env.reset(seed=1)
-        assert env.action_space.contains(policy.act(observation))
-    assert float(policy.normaliser.count) == int(row["decisions"])
-
-
 def test_pixels_are_standardised_by_the_demonstrations(job, tmp_path):
     policy = {**SMALL["policy"], "standardise": True}
     run = train(bc, job(policy=policy), tmp_path / "run", "--set", "iterations=1")
@@ -194,11 +181,6 @@ def test_as_many_are_held_out_as_is_said(share):
         assert sum(marks(count, share)) == max(1, math.floor(round(share * count, 6)))
 
 
-def test_the_default_holds_out_every_tenth():
-    for count in (*range(2, 60), 1000):
-        assert marks(count, 0.1) == [i % min(10, count) == 0 for i in range(1, count + 1)]
-
-
 def test_the_expert_is_disturbed_and_its_labels_are_not(job):
     """Labels follow the observation exactly; the noise has the standard deviation asked for."""
     config = load_config(job(disturbance=0.2, expert_episodes=40), [])
@@ -256,20 +238,6 @@ def test_the_presets_fit_together():
 def test_bad_configurations(job, tmp_path, capsys, changes, sentence):
     refused(capsys, bc, ["--config", job(**changes), "--out", str(tmp_path / "run")], sentence)
     assert not (tmp_path / "run").exists()
-
-
-def test_resume_refuses_what_does_not_fit(job, tmp_path, capsys):
-    run = train(bc, job(), tmp_path / "run")
-    sweep = str(ROOT / "configs" / "bimanual_sweep.yaml")
-    refused(
-        capsys, bc, ["--resume", run, "--config", sweep],
-        "policy.name = 'vision_performer' differs from 'implicit_attention' in",
-    )  # fmt: skip
-    damaged, more = run / "data" / "000001.safetensors", ["--resume", run, "--set", "iterations=3"]
-    damaged.write_bytes(damaged.read_bytes()[:100])
-    refused(capsys, bc, more, f"cannot read the demonstrations {damaged}")
-    damaged.unlink()
-    refused(capsys, bc, more, "No such file or directory")
 
 
 def test_demonstrations_of_earlier_versions_are_read(job, tmp_path):

@@ -1,7 +1,5 @@
 """One checkpoint format: exact, atomic, and refusing everything else in one sentence."""
 
-import json
-import subprocess
 import sys
 
 import pytest
@@ -52,19 +50,6 @@ def test_tensors_that_share_memory_are_saved(tmp_path):
     assert checkpoint.load(tmp_path / "s.safetensors").policy["b"].tolist() == [1, 1]
 
 
-def test_a_failed_write_keeps_the_old_file(saved, monkeypatch):
-    before = saved.read_bytes()
-
-    def fail(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(UserError, match=r"cannot write .*a.safetensors: No space left"):
-        checkpoint.save(saved, {}, {}, {}, {})
-    assert saved.read_bytes() == before
-    assert list(saved.parent.iterdir()) == [saved]
-
-
 def foreign(path, metadata):
     save_file({"a": torch.ones(1)}, path, metadata)
 
@@ -86,15 +71,6 @@ def test_what_is_no_whole_checkpoint_is_refused(saved, tmp_path, make, sentence)
     path = tmp_path / "other.safetensors"
     make(path, saved.read_bytes())
     with pytest.raises(UserError, match=sentence):
-        checkpoint.load(path)
-
-
-@pytest.mark.parametrize("config", [None, "[", "3", f'{{"env": {"[" * 200_000}'])
-def test_unreadable_metadata(tmp_path, config):
-    path = tmp_path / "m.safetensors"
-    metadata = {**KIND, "version": "1", "state": "{}"}
-    foreign(path, metadata | ({"config": config} if config else {}))
-    with pytest.raises(UserError, match="without a readable config and state"):
         checkpoint.load(path)
 
 
@@ -121,13 +97,6 @@ def test_an_env_id_is_text(tmp_path, env_id):
     path = changed(tmp_path / "odd.safetensors", env_id=env_id)
     with pytest.raises(UserError, match=r"env_id is .*, where a Gymnasium id is needed"):
         checkpoint.load(path)
-
-
-def test_a_policy_that_fits_in_no_memory_is_refused(tmp_path):
-    policy = {"controller": "mlp", "hidden": [10**13]}
-    path = changed(tmp_path / "huge.safetensors", policy=policy)
-    with pytest.raises(UserError, match=r"its policy does not fit here: .*allocate"):
-        checkpoint.load_policy(path)
 
 
 @pytest.fixture
@@ -172,15 +141,3 @@ def test_resolve(saved, tmp_path):
         checkpoint.resolve("nothing-of-the-kind")
     with pytest.raises(UserError, match="a configuration without env_id, policy"):
         checkpoint.load_policy(saved)
-
-
-def test_loading_runs_no_code_and_imports_little(saved):
-    """A checkpoint is read without the simulator or Ray."""
-    program = (
-        "import sys, json; from training.io import checkpoint; checkpoint.load(sys.argv[1]);"
-        "print(json.dumps([m for m in ('pybullet', 'ray') if m in sys.modules]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(saved)], capture_output=True, text=True, check=True
-    )
-    assert json.loads(done.stdout) == []

@@ -1,8 +1,6 @@
 """Recording demonstrations: the same files whoever records them, and none lost whatever happens."""
 
 import json
-import os
-import re
 import shutil
 import signal
 import subprocess
@@ -21,7 +19,7 @@ from tests.training.limits import files_of_at_most
 from tests.training.video import picture_of
 from training import demos
 from training.collect import pool
-from training.demonstrations import recorder, summary
+from training.demonstrations import summary
 from training.demonstrations.reader import DemoReader, verify_demo
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -222,20 +220,6 @@ def test_verify_reads_everything(recorded, tmp_path, capsys):
     refused(capsys, demos, words, "000001.hdf5 is not a whole file of")
 
 
-def die(*_):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-@pytest.mark.records
-def test_a_worker_that_dies_while_verifying_is_reported(recorded, monkeypatch, capsys):
-    monkeypatch.setattr(recorder, "verify_demo", die)
-    monkeypatch.setattr(pool, "RETRIES", 1)
-    sentence = "a worker process died (killed, or out of memory), 2 times over episode 0"
-    refused(
-        capsys, demos, ["--verify", recorded, "--workers", 1], f"--verify {recorded}: {sentence}"
-    )
-
-
 def test_an_expert_that_does_not_know_stops_the_recording(tmp_path, capsys):
     sentence = ", at the reset with seed 2: the expert's action has "
     said = "recording stopped: ", sentence, "2 finished episodes are in"
@@ -255,29 +239,6 @@ def test_a_file_that_cannot_be_written_costs_no_other(tmp_path, capsys):
     assert not list((tmp_path / "episodes").glob(".*"))
     assert demos.main(words) == 0
     assert len(DemoReader(tmp_path)) == 5
-
-
-@pytest.mark.records
-def test_a_full_disk_costs_no_finished_episode(tmp_path):
-    """A file system of 300 KiB, which about four loud episodes fill."""
-    full, kept = tmp_path / "full", tmp_path / "kept"
-    full.mkdir()
-    if subprocess.run(
-        ["unshare", "-rm", "mount", "-t", "tmpfs", "none", str(full)], capture_output=True
-    ).returncode:
-        pytest.skip("mounting a file system of its own is not permitted here")
-    words = command(*arguments(full / "demos", "--set", "loud_from=0", episodes=9))
-    script = f'mount -t tmpfs -o size=300k none "{full}"; "$@"; echo $?; cp -r {full}/demos {kept}'
-    run = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", script, "sh", *words],
-        cwd=ROOT, capture_output=True, text=True,
-    )  # fmt: skip
-    assert run.stdout.split()[-1] == "2", run.stderr
-    sentence = r"error: recording stopped: cannot write .*: No space left on device; (\d) finished"
-    found = re.search(sentence, run.stderr)
-    assert found, run.stderr
-    assert int(found[1]) > 1
-    assert len(DemoReader(kept)) == int(found[1])
 
 
 @pytest.mark.parametrize(
@@ -316,15 +277,3 @@ def test_a_worker_that_dies_is_reported(tmp_path, capsys, monkeypatch):
     reason = "a worker process died (killed, or out of memory), 2 times over episode 1"
     words = arguments(tmp_path, "--set", "die_at=1", workers=2)
     refused(capsys, demos, words, f"recording stopped: {reason}; ")
-
-
-def test_the_stones_are_recorded_too(tmp_path):
-    words = ["--set", "episode_s=0.3", "--after-success-steps", "-1"]
-    assert demos.main(arguments(tmp_path, *words, env="SteppingStones-v0", episodes=1)) == 0
-    with gymnasium.make("SteppingStones-v0") as env:
-        spaces = env.observation_space, env.action_space
-    reader = DemoReader(tmp_path, observation_space=spaces[0], action_space=spaces[1])
-    assert reader.lengths.tolist() == [6]
-    assert reader.recording.env["episode_s"] == 0.3
-    assert reader.recording.env["gap_m"] == [0.1, 0.2]
-    assert reader.frame(0, 3).shape == (2, 24, 32)

@@ -5,17 +5,15 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import yaml
 
 from tests.helpers import checkpoints, metrics, refused, same_results, train
 from tests.training.background import start, wait_for
-from training import bc, es
+from training import es
 from training.algorithms.es import ESProgress, EvolutionStrategies
 from training.algorithms.es_config import load_config
-from training.collect.environments import make_env
 from training.collect.seeds import EVALUATION_SEEDS_FROM
 from training.io import checkpoint
 
@@ -52,14 +50,6 @@ def test_the_saved_configuration_is_complete(job, tmp_path):
     again = train(es, str(run / "config.yaml"), tmp_path / "again")
     same_results(run, again)
     assert checkpoints(run) == checkpoints(again)
-
-
-def test_the_searchers_learn_through_the_trainer(job, tmp_path):
-    """The centre's reward rises clearly over 16 iterations (seeds fixed)."""
-    path = job(iterations=16, popsize=16, curriculum=[], center_terrains=4)
-    rows = metrics(train(es, path, tmp_path / "run", "--set", "searcher.learning_rate=0.1"))
-    reward = np.array([float(row["center_reward"]) for row in rows])
-    assert reward[-5:].mean() > reward[:5].mean() + 0.3
 
 
 def test_the_normaliser_saw_every_episode(job, tmp_path):
@@ -109,16 +99,6 @@ def test_warm_start(job, tmp_path, capsys):
         capsys, es, ["--config", job(), "--out", out, "--set", f"init_from={other}"],
         "holds another policy: tensor",
     )  # fmt: skip
-
-
-def test_the_policy_of_a_run_loads(job, tmp_path):
-    run = train(es, job(iterations=1), tmp_path / "run")
-    policy, config = checkpoint.load_policy(run)
-    assert config["env_id"] == TOY
-    with make_env(config["env_id"], config["env"]) as env:
-        observation, _ = env.reset(seed=1)
-        policy.reset()
-        assert env.action_space.contains(policy.act(observation))
 
 
 MISTAKES = [
@@ -182,13 +162,6 @@ def test_bad_command_lines(job, tmp_path, capsys):
     )
 
 
-def test_a_directory_that_holds_another_run(job, tmp_path, capsys):
-    run = train(es, job(), tmp_path / "run")
-    before = {p: p.read_bytes() for p in run.rglob("*") if p.is_file()}
-    refused(capsys, es, ["--config", job(seed=9), "--out", str(run)], f"--resume {run}")
-    assert {p: p.read_bytes() for p in run.rglob("*") if p.is_file()} == before
-
-
 def test_resume_refuses_a_checkpoint_without_its_state(job, tmp_path, capsys):
     run = train(es, job(), tmp_path / "run")
     ars = train(es, job(searcher={"name": "ars"}), tmp_path / "ars")
@@ -247,19 +220,6 @@ def test_an_interrupted_run_says_how_to_go_on(job, tmp_path, capsys, monkeypatch
     monkeypatch.undo()
     assert es.main(["--resume", str(run)]) == 0
     assert checkpoints(run) == checkpoints(whole)
-
-
-@pytest.mark.parametrize(
-    ("command", "keys"),
-    [(es, "popsize policy.num_features env.gap_m searcher.top_fraction"),
-     (bc, "expert_episodes policy.hidden env.gap_m disturbance")],
-)  # fmt: skip
-def test_help_lists_every_field(capsys, command, keys):
-    with pytest.raises(SystemExit) as left:
-        command.main(["--help"])
-    assert left.value.code == 0
-    text = capsys.readouterr().out
-    assert all(f"  {key} = " in text for key in keys.split())
 
 
 def test_kill_9_and_resume(job, tmp_path):

@@ -20,8 +20,6 @@ from training.collect import pool
 from training.collect.episode import Episode
 from training.command.files import lock
 from training.evaluate import main
-from training.io.config import UserError
-from training.reports import plots
 
 WALK = ["--env", "tests.training.walk_env:Walk-v0"]
 
@@ -54,13 +52,6 @@ def test_summary_of_episodes():
     assert entry["reward_per_step_mean"] == pytest.approx(0.15)
     assert entry["distance_m_mean"] == 3.0
     assert entry["env_settings"] == {"wind": 0.02}
-
-
-def test_bowls_are_averaged_where_there_are_any():
-    episodes = [Episode(i, 1.0, 9, True, {"in_bowls": i / 2}, {}) for i in (0, 1)]
-    entry = summarise(agent("tests.training.picture_env:Picture-v0"), episodes)
-    assert (entry["in_bowls_mean"], entry["in_bowls_sem"]) == (0.25, pytest.approx(0.25))
-    assert "fall_rate" not in entry
 
 
 def test_the_number_of_workers_changes_nothing():
@@ -130,17 +121,6 @@ def test_of_two_evaluations_into_one_directory_the_second_is_refused(tmp_path, c
     assert main(arguments) == 0
 
 
-def test_an_evaluation_holds_its_directory_until_it_ends(tmp_path, monkeypatch):
-    def refused(*_, **__):
-        with pytest.raises(UserError, match="another process"), lock(tmp_path):
-            pass
-        return iter(())
-
-    monkeypatch.setattr(evaluation, "evaluate", refused)
-    monkeypatch.setattr("training.evaluate.plot_pareto", lambda *_: None)
-    assert main(["--policy", "oracle", "--out", str(tmp_path), *WALK]) == 0
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -179,17 +159,6 @@ def test_a_killed_worker_ends_the_evaluation_with_a_sentence(capsys, monkeypatch
     ) in capsys.readouterr().err
 
 
-def test_a_reward_that_is_not_finite_is_one_sentence(capsys):
-    plain = "tests.training.plain_env:Plain-v0"
-    arguments = ["--policy", "blind", "--env", plain, "--set", "nan=true", "--episodes", "1"]
-    refused(
-        capsys,
-        main,
-        arguments,
-        "blind: Plain-v0, at step 1 of the episode with seed 100000: the reward is nan",
-    )
-
-
 def test_one_episode_has_a_mean_and_no_error(tmp_path, capsys):
     arguments = ["--policy", "oracle", "--episodes", "1", "--out", str(tmp_path), *WALK]
     assert main(arguments) == 0
@@ -199,21 +168,6 @@ def test_one_episode_has_a_mean_and_no_error(tmp_path, capsys):
     (entry,) = json.loads((tmp_path / "evaluation.json").read_text())
     assert f" {entry['reward_mean']:.3f} " in row
     assert (entry["reward_std"], entry["reward_sem"]) == (0.0, None)
-
-
-@pytest.mark.parametrize(
-    ("error", "bars", "label"), [(0.1, 2, "95% interval"), (None, 0, "one ep")]
-)
-def test_a_single_episode_is_drawn_without_an_interval(monkeypatch, error, bars, label):
-    drawn = []
-    monkeypatch.setattr(plots, "_save", lambda figure, _: drawn.append(figure))
-    entry = {"name": "a", "reward_mean": 1.0, "reward_sem": error}
-    plots.plot_pareto([entry | {"flops_per_step": 9}, entry], "x.png")
-    (axis,) = drawn[0].axes
-    assert label in axis.get_ylabel()
-    shown = [part for part in axis.containers if part.has_yerr] + list(axis.patches)
-    assert len(shown) == bars
-    plots._pyplot().close(drawn[0])
 
 
 def test_results_go_where_the_first_run_directory_is(tmp_path, monkeypatch, capsys):

@@ -1,7 +1,6 @@
 """Training curves and the plot of FLOPs against reward."""
 
 import csv
-import errno
 import shutil
 
 import numpy as np
@@ -178,20 +177,6 @@ def test_out_must_name_a_file(run, tmp_path, monkeypatch, capsys, out):
     assert "--out must name a picture (.png, .svg or .pdf), got " in error
     assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == [run]
-
-
-def test_a_picture_is_replaced_whole_or_not_at_all(run, tmp_path, monkeypatch, capsys):
-    out = tmp_path / "curve.png"
-    out.write_text("older")
-
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    assert main([str(run), "--out", str(out)]) == 2
-    assert "cannot be written (No space left on device)" in capsys.readouterr().err
-    assert out.read_text() == "older"
-    assert sorted(tmp_path.iterdir()) == [out, run]
 
 
 @pytest.mark.parametrize("smooth", ["2", "9" * 30])

@@ -1,21 +1,17 @@
 """Proximal policy optimisation: it learns, goes on bit for bit, and leaves a run like any other."""
 
-import json
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 import torch
-import yaml
 from gymnasium import spaces
 from torch.distributions import Categorical, Normal
 
-import policies
 from policies.common.heads import head_for
-from tests.helpers import checkpoints, metrics, refused, train
+from tests.helpers import metrics, refused, train
 from tests.training.test_es import ROOT, TOY
-from training import es, evaluate, flops, plots, rollout
 from training.algorithms.exploration import Explorer, Task, draw, log_probability
 from training.algorithms.ppo_config import PPOConfig
 from training.algorithms.registry import load_any_config
@@ -180,58 +176,6 @@ def test_the_action_before_is_what_was_taken_not_what_the_policy_alone_would_hav
 
 
 # --- what a run is ---
-
-
-def test_a_run_and_what_it_leaves(job, tmp_path, capsys):
-    run = train(ppo, job(), tmp_path / "run")
-    rows = metrics(run, without=())
-    assert tuple(rows[0]) == ProximalPolicyOptimisation.columns("Toy-v0")
-    assert [int(row["iteration"]) for row in rows] == [1, 2, 3, 4]
-    assert int(rows[-1]["episodes"]) == 4 * (1 + 8)  # two waves of four: 24 steps
-    assert int(rows[-1]["env_steps"]) == 4 * 9 * 3
-    assert list(checkpoints(run)) == [f"{i:06d}.safetensors" for i in (0, 2, 3, 4)]
-    saved = yaml.safe_load((run / "config.yaml").read_text())
-    assert saved["trainer"] == "ppo"
-    assert saved["num_features"] == saved["policy"]["num_features"] == 8
-    assert json.loads((run / "provenance.json").read_text())["versions"]["stable-baselines3"]
-    assert list(run.glob("events.out.tfevents*"))
-    printed = capsys.readouterr().out
-    for command in (
-        "training.rollout",
-        "training.evaluate",
-        "tensorboard",
-        "training.ppo --resume",
-    ):
-        assert command in printed
-
-
-def test_a_run_is_taken_like_any_other(job, tmp_path, capsys):
-    run = str(train(ppo, job(env_id="Toy-v0", iterations=2), tmp_path / "run"))
-    assert rollout.main([run]) == 0
-    out = tmp_path / "evaluation"
-    assert evaluate.main([run, "--episodes", "2", "--workers", "1", "--out", str(out)]) == 0
-    (entry,) = json.loads((out / "evaluation.json").read_text())
-    assert entry["flops_per_step"] > 0
-    assert flops.main([run, "--calls", "1"]) == 0
-    assert plots.main([run, "--x", "steps", "--out", str(tmp_path / "curve.png")]) == 0
-    policy, config = checkpoint.load_policy(run)
-    assert isinstance(policy, policies.ImplicitAttentionPolicy)
-    assert config["trainer"] == "ppo"
-
-
-def test_a_policy_of_another_trainer_goes_on(job, tmp_path):
-    """Its own numbers, in the beginning."""
-    toy = {"env_id": TOY, "env": {"episode_s": 0.15}, "iterations": 1, "popsize": 4, "workers": 1,
-           "policy": {"patch": [4, 4]}}  # fmt: skip
-    (tmp_path / "es.yaml").write_text(yaml.safe_dump(toy))
-    begun = tmp_path / "es"
-    assert es.main(["--config", str(tmp_path / "es.yaml"), "--out", str(begun)]) == 0
-    run = train(ppo, job(iterations=1), tmp_path / "run", "--set", f"init_from={begun}")
-    first, before = (
-        checkpoint.load(checkpoint.in_run(run)[0]),
-        checkpoint.load(checkpoint.resolve(begun)),
-    )
-    assert all(torch.equal(first.policy[name], before.policy[name]) for name in before.policy)
 
 
 # --- what it refuses ---

@@ -1,6 +1,5 @@
 """The episode loop, and the rollout command on a small environment."""
 
-import dataclasses
 import math
 import pickle
 
@@ -8,8 +7,6 @@ import gymnasium
 import numpy as np
 import pytest
 
-from envs.bimanual_sweep import BimanualSweepConfig
-from envs.stepping_stones import SteppingStonesConfig
 from tests.clock import Clock
 from tests.helpers import refused
 from tests.training import walk_env
@@ -147,16 +144,6 @@ def test_mistakes_are_one_sentence_and_status_2(arguments, message, capsys):
     refused(capsys, rollout, arguments, message)
 
 
-def test_help_lists_every_setting_with_its_default(capsys):
-    with pytest.raises(SystemExit, match="0"):
-        rollout.main(["--help"])
-    text = capsys.readouterr().out
-    for settings in (SteppingStonesConfig, BimanualSweepConfig):
-        assert all(f"  {field.name}" in text for field in dataclasses.fields(settings))
-    assert "gap_m = [0.1, 0.2]" in text
-    assert "balls = 30" in text
-
-
 def test_a_live_window_needs_a_display(monkeypatch, capsys):
     monkeypatch.delenv("DISPLAY", raising=False)
     refused(capsys, rollout, ["--policy", "random", "--render"], "--video FILE")
@@ -170,14 +157,4 @@ def test_a_picture_that_needs_what_is_not_installed_is_one_sentence(monkeypatch,
     film = tmp_path / "film.mp4"
     sentence = f"{WALK[1]} cannot be drawn here: pygame is not installed"
     refused(capsys, rollout, ["--policy", "oracle", "--video", str(film), *WALK], sentence)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_not_a_number_from_a_policy_leaves_status_2_and_no_video(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(
-        walk_env.WalkEnv, "expert_action", lambda self: np.full(9, np.nan, np.float32)
-    )
-    film = tmp_path / "film.mp4"
-    said = "oracle: Walk-v0, at the reset with seed 100000: the expert's action has 9 of 9"
-    refused(capsys, rollout, ["--policy", "oracle", "--video", str(film), *WALK], said)
     assert list(tmp_path.iterdir()) == []

@@ -239,10 +239,3 @@ def test_a_run_with_what_is_no_file(runs, tmp_path, capsys, name, kind):
         "folder": lambda path: path.mkdir(),
     }[kind](run / name)
     resumed(capsys, es, run, run, "")
-
-
-def test_a_name_that_no_file_can_have():
-    with pytest.raises(UserError, match="is neither a run directory, nor a checkpoint file"):
-        checkpoint.resolve("a\0b")
-    with pytest.raises(UserError, match="there is no checkpoint"):
-        checkpoint.load("a\0b")

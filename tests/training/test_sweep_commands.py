@@ -10,7 +10,6 @@ import policies
 from tests.helpers import refused
 from tests.training.video import frames_of, picture_of
 from training import evaluate, flops, rollout
-from training.analysis import agents
 from training.collect.environments import make_env
 from training.io import checkpoint, config
 from training.video import rollout as roll
@@ -65,19 +64,6 @@ def test_the_oracle_sweeps_and_nothing_else_does(tmp_path, capsys, few_timed_cal
     assert f" {oracle['in_bowls_mean']:.3f} " in row
     assert "nan" not in row
     assert picture_of(tmp_path / "e" / "pareto.png").ndim == 3
-
-
-@pytest.mark.slow
-def test_sweeping_episodes_do_not_depend_on_those_before_them(learner):
-    """In one process after others, alone, and in other processes: bit for bit."""
-    chosen = agents.find_agents([str(learner)], ["oracle", "random"], SWEEP[1], ["episode_s=4.0"])
-
-    def records(seeds, workers=1):
-        return [entry["records"] for entry in evaluate.evaluate(chosen, seeds, workers)]
-
-    several = records(range(100_000, 100_003))
-    assert several == records(range(100_000, 100_003), workers=2)
-    assert [one[2:] for one in several] == records([100_002])
 
 
 def test_walkers_and_sweepers_stand_in_one_table(learner, capsys, few_timed_calls):

@@ -1,9 +1,5 @@
 """Pictures and films: what they show, and that their files are what they claim."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import cv2
 import gymnasium
 import numpy as np
@@ -19,8 +15,6 @@ from training.io.config import UserError
 from training.video.overlays import MARGIN
 from training.video.scene import Scene
 from training.video.video import SUFFIXES, FrameWriter
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def video_of(tmp_path, name, *more):
@@ -159,34 +153,6 @@ def test_a_png_is_one_frame(tmp_path, still_s):
     blue = np.flatnonzero(picture[240, :, 2] > 200)
     reached_m = (blue.mean() - 320) / 300
     assert reached_m == pytest.approx(0.4 if still_s == "0.2" else 1.0, abs=0.06)
-
-
-def test_a_full_disk_is_one_sentence_and_leaves_the_older_file(tmp_path):
-    """The limit on a file's size stands for the disk; in a process of its own, for it lasts."""
-    paths = [tmp_path / f"film{suffix}" for suffix in (".mp4", ".png")]
-    for path in paths:
-        path.write_text("older")
-    program = """if True:
-        import gc, resource, signal, sys
-        from training import rollout
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
-        walk = ["--policy", "oracle", "--env", "tests.training.walk_env:Walk-v0"]
-        for path in sys.argv[1:]:
-            assert rollout.main([*walk, "--video", path]) == 2
-            gc.collect()
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", program, *map(str, paths)],
-        cwd=ROOT, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    lines = done.stderr.splitlines()
-    assert len(lines) == len(paths), done.stderr
-    for path, line in zip(paths, lines, strict=True):
-        assert line.startswith(f"error: --video '{path}' cannot be written: ")
-        assert path.read_text() == "older"
-    assert sorted(tmp_path.iterdir()) == sorted(paths)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
