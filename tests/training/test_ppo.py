@@ -1,6 +1,5 @@
 """Proximal policy optimisation: it learns, goes on bit for bit, and leaves a run like any other."""
 
-import subprocess
 import sys
 
 import numpy as np
@@ -11,7 +10,7 @@ from torch.distributions import Categorical, Normal
 
 from policies.common.heads import head_for
 from tests.helpers import metrics, refused, train
-from tests.training.test_es import ROOT, TOY
+from tests.training.test_es import TOY
 from training.algorithms.exploration import Explorer, Task, draw, log_probability
 from training.algorithms.ppo_config import PPOConfig
 from training.algorithms.registry import load_any_config
@@ -211,15 +210,10 @@ def test_a_checkpoint_without_exploration_is_refused(job, tmp_path, capsys):
     refused(capsys, ppo, words, "tensor log_std is absent there")
 
 
-def test_without_stable_baselines_one_sentence_names_the_extra(job, tmp_path):
-    program = (
-        "import sys\nsys.modules['stable_baselines3'] = None\n"
-        "from training import ppo\nraise SystemExit(ppo.main(sys.argv[1:]))"
-    )
-    command = [sys.executable, "-c", program, "--config", job(), "--out", str(tmp_path / "run")]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    assert done.returncode == 2
-    assert done.stderr == (
-        'error: training.ppo needs Stable-Baselines3: pip install "foveate[rl]"\n'
-    )
+def test_without_stable_baselines_one_sentence_names_the_extra(job, tmp_path, monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "training.algorithms.ppo")
+    for name in [one for one in sys.modules if one.partition(".")[0] == "stable_baselines3"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    said = 'training.ppo needs Stable-Baselines3: pip install "foveate[rl]"'
+    refused(capsys, ppo, ["--config", job(), "--out", tmp_path / "run"], said)
     assert not (tmp_path / "run").exists()

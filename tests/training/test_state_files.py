@@ -225,9 +225,8 @@ def test_a_name_of_300_letters(tmp_path, monkeypatch, capsys, command, arguments
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("config.yaml", "pipe"), ("config.yaml", "circle"), ("metrics.csv", "pipe"),
-     ("metrics.csv", "device"), ("provenance.json", "device"), ("provenance.json", "folder")],
-)  # fmt: skip
+    [("config.yaml", "pipe"), ("metrics.csv", "device"), ("provenance.json", "folder")],
+)
 def test_a_run_with_what_is_no_file(runs, tmp_path, capsys, name, kind):
     run = tmp_path / "run"
     shutil.copytree(runs["es"], run)
@@ -235,7 +234,6 @@ def test_a_run_with_what_is_no_file(runs, tmp_path, capsys, name, kind):
     {
         "pipe": os.mkfifo,
         "device": lambda path: path.symlink_to("/dev/zero"),
-        "circle": lambda path: path.symlink_to(path),
         "folder": lambda path: path.mkdir(),
     }[kind](run / name)
     resumed(capsys, es, run, run, "")
