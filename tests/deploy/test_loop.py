@@ -107,7 +107,6 @@ def test_an_error_leaves_a_stop_action_behind(folder):
     ("stamp", "wrong"),
     [
         (time.time, "from the future"),
-        (lambda: time.monotonic() + 5, "from the future"),
         (lambda: time.monotonic() - 1e5, "hours older than the loop"),
         (lambda: float("nan"), "no number"),
     ],
@@ -176,10 +175,8 @@ def film(path, pictures=5):
     ("shape", "found"),
     [
         ((20, 30), 76),
-        ((20, 30, 1), 76),
         ((1, 20, 30), 76),
         ((3, 20, 30), [250, 0, 0]),
-        ((4, 20, 30), 76),
         ((20, 30, 4), 76),
         ((2, 20, 30, 3), 83),
     ],
@@ -285,7 +282,6 @@ def test_the_command_tells_percentiles_and_writes_each_decision(folder, tmp_path
 @pytest.mark.parametrize(
     ("limit_s", "words", "found_s"),
     [
-        (None, ["--rate", "20"], 0.05),
         (None, ["--rate", "0"], None),
         (None, ["--rate", "0", "--camera", "0"], 1.0),
         (0.2, ["--rate", "20"], 0.2),
@@ -304,9 +300,7 @@ def test_the_rate_limits_the_age_where_nothing_else_does(folder, tmp_path, limit
     ("words", "sentence"),
     [
         (["--rate", "-1"], "--rate must be a number from 0 to 10000, got -1.0"),
-        (["--steps", "0"], "--steps must be from 1 to 100000000, got 0"),
         (["--camera", "0"], "--camera is for policies with one image, uint8 (rows, columns, 3)"),
-        (["--hold", "-1"], "--hold must be at least 0, got -1"),
         (["--max-age", "0"], "--max-age must be above 0, got 0.0"),
         (["--recorded", "absent.npz"], "must be an .npz file of each input"),
     ],

@@ -74,20 +74,17 @@ def test_it_needs_numpy_and_onnx_runtime_alone(folder):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"depth": None}, "the observation must hold depth, proprio, got proprio"),
         (
             {"more": np.zeros(1)},
             "the observation must hold depth, proprio, got depth, proprio, more",
         ),
         ({"depth": np.zeros((6, 8), np.uint16)}, "depth must be float32, got uint16"),
-        ({"proprio": np.full(3, 1e300)}, "proprio must be finite, got inf"),
         ({"proprio": np.zeros(4, np.float32)}, r"proprio must have shape \(3,\), got \(4,\)"),
         (
             {"proprio": np.array([0, np.nan, 0], np.float32)},
             r"proprio must be finite, got nan at \[1\], 1 of 3",
         ),
         ({"depth": np.full((6, 8), 1.6, np.float32)}, r"depth must be at most 1.5, got 1.6"),
-        ({"depth": np.full((6, 8), -1, np.float32)}, r"depth must be at least 0.0, got -1.0"),
     ],
 )
 def test_what_comes_in_is_checked(folder, change, sentence):
@@ -305,25 +302,21 @@ def test_operators_of_others_and_damaged_files_are_refused(tmp_path):
             {"inputs": [{"name": "x", "shape": [1 << 40], "dtype": "float32"}]},
             "whole numbers from 0",
         ),
-        ({"inputs": [{"name": "x", "shape": [1], "dtype": "object"}]}, "dtype of x must be one of"),
         (
             {"inputs": [{"name": "x", "shape": [1], "dtype": "float32", "outside": "wrap"}]},
             "outside of x must be one of pass, clip, refuse, got 'wrap'",
         ),
+        ({"inputs": [{"name": "x", "shape": [1], "dtype": "object"}]}, "dtype of x must be one of"),
         ({"version": 2}, "format and version must be foveate-contract 1"),
         ({"inputs": 3}, "lacks a part or has another in its place"),
         (ports(shape=[0, 8, 3]), "shape of x must have sides above 0"),
         (ports(dtype="uint8", high=300), "high of x must be whole numbers from 0 to 255, got 300"),
-        (ports(dtype="uint8", low=-1), "low of x must be whole numbers from 0 to 255, got -1"),
-        (ports(dtype="bool", high=2), "high of x must be whole numbers from 0 to 1, got 2"),
         (ports(dtype="int8", high=[1.5]), "high of x must be whole numbers from -128 to 127"),
-        (ports(dtype="int8", high=float("inf")), "high of x must be whole numbers from -128"),
         (
             {"states": [{"name": "s", "shape": [1], "dtype": "uint8", "initial": 300}]},
             "initial of s must be whole numbers from 0 to 255, got 300",
         ),
         ({"max_age_s": True}, "max_age_s must be a number above 0 or null"),
-        ({"max_age_s": "NaN"}, "max_age_s must be a number above 0 or null"),
     ],
 )
 def test_a_contract_of_another_is_refused(tmp_path, change, sentence):

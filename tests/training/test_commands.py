@@ -162,13 +162,9 @@ def test_any_field_can_be_varied(recipe, capsys):
     ("given", "message"),
     [
         ("feature_map", "--vary takes KEY=VALUE,VALUE,..., got 'feature_map'"),
-        ("feature_map=", "--vary takes KEY=VALUE,VALUE,..., got 'feature_map='"),
-        ("feature_map=[trig", "--vary takes KEY=VALUE"),
         ("feature_map=trig:1:2:3", "a feature map is NAME, NAME:m or NAME:m:n, got 'trig:1:2:3'"),
         ("feature_map=trig,trig", "--vary feature_map: trig is given twice"),
         ("feature_map=trig:many", "num_features = 'many'"),
-        ("feature_map=trgi", "feature_map must be one of"),
-        ("colour=red", "unknown key colour"),
         ("policy.patch=[4,4],[0,5]", "patch must be [rows, columns] of at least 1"),
     ],
 )
@@ -193,13 +189,10 @@ def test_flops_of_policies_of_one_name_are_told_apart(run, tmp_path, capsys):
     ("arguments", "message"),
     [
         (["{recipe}", "--set", "feature_map=softmaxx"], "softmaxx"),
-        (["{recipe}", "--set", "num_feature=8"], "num_feature"),
         (["{run}", "--set", "num_features=8"], "--set changes YAML"),
         (["{recipe}", "--device", "quantum"], "device quantum"),
         (["nowhere.yaml"], "nowhere.yaml"),
-        (["nowhere"], "nowhere"),
         (["{recipe}", "--json", ""], "--json must name a file, got ''"),
-        (["{recipe}", "--calls", "1", "--json", "/"], "--json / cannot be written: Is a dir"),
         (["{recipe}", "--calls", "1", "--json", "/proc/nowhere/x.json"], "--json /proc/nowhere"),
     ],
 )

@@ -131,15 +131,12 @@ def test_a_shorthand_on_the_command_line_beats_the_file(write):
     [
         ("sede: 1", [], r"unknown key sede; the keys known there are gap_count, how, inner, seed"),
         ("inner: {gap: 1}", [], r"unknown key inner.gap; the keys known there are count, gap_m"),
-        ("how: {name: fast, sigma: 1}", [], r"unknown key how.sigma; .* are name, rate"),
         ("how: {name: warp}", [], r"how.name is warp, where one of slow, fast is needed"),
         ("seed: many", [], r"seed = 'many', but input should be a valid integer"),
-        ("seed: true", [], r"seed = True, but"),
         ("inner: {count: 0}", [], r"inner.count = 0, but input should be greater than 0"),
         ("inner: {gap_m: [.nan, 1]}", [], r"inner.gap_m.0 = nan, but .*finite"),
         ("inner: {count: 2}\ngap_count: 3", [], r"gap_count = 3 and inner.count = 2 are the same"),
         ("", ["gap_count=3", "inner.count=2"], r"--set: gap_count = 3 and inner.count = 2"),
-        ("gap_count: 3\ninner: all", [], r"inner = 'all', where `key: value` pairs are needed"),
         ("seed: [", [], r"is not valid YAML"),
         ("", ["seed=!!int abc"], r"--set seed: 'abc' is no int"),
         ("", ["seed=&a {b: *a}"], r"--set seed is not valid YAML: nested too deeply"),
@@ -147,7 +144,6 @@ def test_a_shorthand_on_the_command_line_beats_the_file(write):
         ("", [".".join("a" * 3000) + "=1"], r"plain values only"),
         ("- 1", [], r"must hold `key: value` lines, but holds a list"),
         ("", ["seed"], r"--set takes key=value .* got 'seed'"),
-        ("", ["a..b=3"], r"--set takes key=value"),
         ("", ["seed=x"], r"with --set seed=x: seed = 'x', but"),
     ],
 )

@@ -170,7 +170,6 @@ def test_the_split_does_not_change_as_a_directory_grows():
             {"more": spaces.Box(-1, 1, (3,))},
             r"obs/more is absent in it, where \(3,\) of float32 is",
         ),
-        ({"actions": 12}, r"actions is \(2,\) of float32 in it, where \(12,\) of float32 is"),
         ({"env_id": "Other-v0"}, r"was recorded in Picture-v0, but Other-v0 is needed"),
     ],
 )
@@ -231,16 +230,10 @@ ODD_ACTIONS = {"data": np.zeros((3, 5), "f4"), "compression": 1, "fletcher32": T
     ("damage", "message"),
     [
         (lambda path: path.write_bytes(path.read_bytes()[:-1000]), f"{WHOLE}.*truncated file"),
-        (lambda path: path.write_text("not HDF5, " * 500), f"{WHOLE}.*signature not found"),
         (edited(lambda file: file.attrs.pop("format")), "is an HDF5 file of another kind, not of "),
-        (edited(lambda file: file.attrs.create("version", 2)), "is of version 2 of foveate-demo"),
         (
             edited(lambda file: rewrite_recording(file, '"steps": 12', '"steps": 9')),
             r"\.hdf5 was recorded with env.steps = (9|12), but here it is (9|12): ",
-        ),
-        (
-            edited(lambda file: file.attrs.create("recording", np.bytes_("{}"))),
-            "or another kind of file: recording.env_id is missing",
         ),
         (lambda path: path.unlink(), "there is no .*, where demonstrations should be"),
     ],
@@ -256,7 +249,6 @@ def test_a_damaged_or_foreign_file_is_named(copied, name, damage, message):
     ("change", "message"),
     [
         (lambda file: file.pop(REWARDS), "rewards is missing"),
-        (lambda file: replace(file, "data/demo_1/obs", data=np.zeros(3)), "obs/pose is missing"),
         (lambda file: relink(file, REWARDS, "/etc/passwd", "/data"), "rewards is missing"),
         (
             lambda file: replace(file, REWARDS, shape=(3,), dtype="f8", external=OUTSIDE),
@@ -290,8 +282,6 @@ def test_an_episode_with_other_contents_is_refused(copied, change, message):
         ),
         (lambda file: file["data"].create_group("extra"), "data/extra is not a link"),
         (lambda file: file.pop("mask/valid"), WHOLE),
-        (lambda file: replace(file, "mask", data=[1, 2]), f"{WHOLE}mask/train is missing"),
-        (lambda file: replace(file, "data", data=[1, 2]), WHOLE),
         (lambda file: replace(file, "mask/train", data=[1, 2]), "/mask/train holds int64, where"),
         (lambda file: replace(file, "mask/valid", data="demo_1"), "/mask/valid is not a list"),
         (lambda file: file["data"].pop("demo_2"), "has a mask that names 'demo_2', which it lacks"),

@@ -143,12 +143,10 @@ def test_noise_moves_the_arm_and_not_the_recorded_action(tmp_path):
     ("words", "message"),
     [
         ([], "give --env ID and --out DIR to record, or --verify DIR to check"),
-        (["--env", "Nothing-v0", "--out", "x"], "cannot make the environment env_id = 'Nothing-"),
         (
             ["--env", "tests.training.toy_env:Toy-v0", "--out", "x"],
             "--env tests.training.toy_env:Toy-v0 has no expert_action() to record",
         ),
-        (["--env", PICTURE, "--out", "x", "--set", "colour=3"], "unexpected keyword argument"),
         (
             ["--env", PICTURE, "--out", "x", "--set", "bound=.inf", "--noise", "0.1"],
             "--noise 0.1 is a share of the action's range, but the actions of",
@@ -157,13 +155,11 @@ def test_noise_moves_the_arm_and_not_the_recorded_action(tmp_path):
             ["--env", PICTURE, "--out", "x", "--set", "bound=.inf"],
             "--set bound: a recording's settings are finite numbers, text, and lists of them, got ",
         ),
-        (["--verify", ""], "--verify must name a directory, got ''"),
         (
             ["--env", PICTURE, "--out", "x", "--seed", "89998", "--episodes", "3"],
             "uses the seeds 89998 to 90000, where only 0 to 89999 may be used",
         ),
         (["--env", PICTURE, "--out", "x", "--valid-share", "1"], "from 0 to 0.9, got '1'"),
-        (["--env", PICTURE, "--out", "x", "--noise", "nan"], "from 0 to 10, got 'nan'"),
         (["--verify", "x"], "there is no x, where demonstrations should be"),
     ],
 )

@@ -38,10 +38,8 @@ def by_component(step):
     ("step", "flops"),
     [
         (lambda: torch.ones(3, 4) @ torch.ones(4, 5), 2 * 3 * 4 * 5),
-        (lambda: torch.ones(2, 3, 4) @ torch.ones(4, 5), 2 * 2 * 3 * 4 * 5),
         (lambda: torch.ones(2, 3, 4) @ torch.ones(2, 4, 5), 2 * 2 * 3 * 4 * 5),
         (lambda: torch.ones(3, 4) @ torch.ones(4), 2 * 3 * 4),
-        (lambda: torch.ones(4) @ torch.ones(4), 2 * 4),
         (lambda: torch.einsum("bik,bjk->bij", torch.ones(2, 3, 4), torch.ones(2, 5, 4)), 240),
         (lambda: nn.functional.linear(torch.ones(7, 3), torch.ones(5, 3), torch.ones(5)), 245),
         (
@@ -104,19 +102,10 @@ def test_fused_attention_costs_its_two_products_and_its_softmax(mode):
 
 LAYERS = {
     "BatchNorm2d": lambda: nn.BatchNorm2d(4),
-    "GroupNorm": lambda: nn.GroupNorm(2, 4),
-    "InstanceNorm2d": lambda: nn.InstanceNorm2d(4),
     "MaxPool2d": lambda: nn.MaxPool2d(2),
-    "AdaptiveMaxPool2d": lambda: nn.AdaptiveMaxPool2d(2),
     "Upsample": lambda: nn.Upsample(scale_factor=2, mode="bilinear"),
-    "LocalResponseNorm": lambda: nn.LocalResponseNorm(2),
-    "Hardswish": nn.Hardswish,
     "Mish": nn.Mish,
-    "PReLU": nn.PReLU,
-    "LogSoftmax": lambda: nn.LogSoftmax(1),
-    "RMSNorm": lambda: nn.RMSNorm(6),
     "Dropout": lambda: nn.Dropout(0.5),
-    "LSTM": lambda: nn.Sequential(nn.Flatten(2), nn.LSTM(36, 3)),
     "GRU": lambda: nn.Sequential(nn.Flatten(2), nn.GRU(36, 3)),
     "TransformerEncoderLayer": lambda: nn.Sequential(
         nn.Flatten(2), nn.TransformerEncoderLayer(36, 2, 8, batch_first=True)

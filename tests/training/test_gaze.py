@@ -50,9 +50,7 @@ def test_edges_lie_ahead_alone():
     ("camera", "axis"),
     [
         ({}, 1),
-        ({"width_along": "lateral"}, 0),
         ({"yaw_deg": 90.0}, 0),
-        ({"roll_deg": -90.0}, 0),
         ({"pitch_deg": 0.0, "width_along": "lateral"}, 0),
         ({"pitch_deg": 45.0, "yaw_deg": 180.0}, 1),
     ],

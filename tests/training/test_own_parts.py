@@ -167,16 +167,12 @@ def test_a_file_takes_no_memory_by_a_known_policy(job, tmp_path):
     ("policy", "sentence"),
     [
         ({"name": f"{OWN}:Absent"}, "cannot be imported: AttributeError"),
-        ({"name": "absent_module:Policy"}, "cannot be imported: ModuleNotFoundError"),
         ({"name": f"{OWN}:NOT_A_POLICY"}, "must be a subclass of Module or a function that makes"),
         ({"name": f"{OWN}:Bare", "gian": 1}, "got an unexpected keyword argument 'gian'"),
         ({"name": f"{OWN}:Line"}, "policy .*:Line cannot be made: TypeError"),
         ({"name": f"{OWN}:Deaf"}, "must have act, see docs/guide/own_policy.md"),
         ({"controller": f"{OWN}:Short"}, r"must give \(2, 1\) for a batch of 2, got \(2, 3\)"),
         ({"controller": f"{OWN}:Bare"}, "controller .*:Bare cannot be made: AttributeError"),
-        ({"controller": "votes"}, "controller must be one of auto, vote, .*did you mean"),
-        ({"name": "vision_performers"}, "policy.name is vision_performers, where one of implicit"),
-        ({"name": "vision_performer", "keep": 0.5}, "unknown key policy.keep"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(policy, sentence, job, tmp_path, capsys):

@@ -35,9 +35,7 @@ def latest(run, copy):
 
 PROGRESS = [
     ({"env_steps": "x"}, "progress.env_steps = 'x', but input should be a valid integer"),
-    ({"env_steps": -1}, "progress.env_steps = -1, but input should be greater than"),
     ({"env_steps": 10**30}, "progress.env_steps = 1000000000000000000000000000000, but input"),
-    ({"env_steps": True}, "progress.env_steps = True, but input should be a valid integer"),
     ({"level": 7}, "is at level 7, which the curriculum does not have"),
     ({"recent_success": [None]}, "progress.recent_success.0 = None, but input should be a valid"),
     ({"fitted": "no"}, "progress.fitted = 'no', but input should be a valid boolean"),
@@ -60,10 +58,12 @@ def test_a_run_with_damaged_counters(runs, tmp_path, capsys, changes, sentence):
 
 @pytest.mark.parametrize(
     ("search", "sentence"),
-    [(None, "search is of type NoneType"), ([], "search is of type list"),
-     ({"more": 1.0}, "search holds the numbers more, where none are needed"),
-     ({"a": "x"}, "search.a = 'x', but input should be a valid number")],
-)  # fmt: skip
+    [
+        (None, "search is of type NoneType"),
+        ({"more": 1.0}, "search holds the numbers more, where none are needed"),
+        ({"a": "x"}, "search.a = 'x', but input should be a valid number"),
+    ],
+)
 def test_a_run_whose_search_is_damaged(runs, tmp_path, capsys, search, sentence):
     path, whole = latest(runs["es"], tmp_path / "run")
     state = {**whole.state, "search": search}
@@ -81,9 +81,7 @@ def without(tensors, name):
 
 OPTIMISER = [
     (lambda found: without(found, "0/exp_avg"), "holds 17 tensors of the optimiser, where 18 were"),
-    (lambda found: {}, "holds 0 tensors of the optimiser, where 18 were written"),
     (lambda found: {**without(found, "0/step"), "0/other": torch.zeros(())}, "tensor 0/other is"),
-    (lambda found: {**without(found, "0/step"), "99/step": torch.zeros(())}, "tensor 0/step is ab"),
     (lambda found: {**found, "0/exp_avg": torch.zeros(2)}, "tensor 0/exp_avg is (2,) of float32"),
     (lambda found: {**found, "0/step": torch.tensor(torch.nan)}, "has numbers that are not finite"),
 ]
@@ -127,12 +125,9 @@ def test_an_optimiser_from_before_its_tensors_were_counted_goes_on(runs, tmp_pat
 COSTS, EVALUATION, RUN = "costs.json", "evaluations/exact-s0.json", "runs/exact-s0/provenance.json"
 STUDY = [
     (COSTS, ["costs", "exact", "total"], None, "costs.exact.total = None, but input should"),
-    (COSTS, ["costs", "exact", "attention"], -5, "costs.exact.attention = -5, but input"),
     (COSTS, ["costs"], [], "costs = [], but input should be an object"),
-    (COSTS, ["provenance", "versions"], 3, "provenance.versions = 3, but input should"),
     (EVALUATION, ["seeds"], {}, "seeds = {}, but input should be a valid array"),
     (EVALUATION, ["records", 0, "reward"], "x", "records.0.reward = 'x', but"),
-    (EVALUATION, ["records", 0], [], "records.0 = [], but input should be an"),
     (RUN, ["git"], "x", "git = 'x', but input should be an object"),
 ]
 
@@ -177,13 +172,11 @@ def nested(deep):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (json.dumps(GAZE | {"edges": "x"}), "edges = 'x', but input should be a valid number"),
         (json.dumps(GAZE | {"past": 1.5}), "past = 1.5, but input should be less than or equal"),
         (json.dumps(GAZE | {"past": float("nan")}), "past = nan, but input should be"),
         (json.dumps([GAZE]), "it is of type list, where keys with values are needed"),
         (json.dumps(GAZE)[:-9], "is damaged, or no JSON: "),
         (nested(100_000), "is damaged, or no JSON: it is nested more than 100 deep"),
-        (nested(900), "is damaged, or no JSON: it is nested more than 100 deep"),
         ('{"edges": ' + "9" * 5000 + "}", "is damaged, or no JSON: Exceeds the limit"),
         ("\udcff", "is damaged, or no JSON: 'utf-8' codec can't decode"),
     ],

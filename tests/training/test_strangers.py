@@ -44,9 +44,7 @@ CLAIMS = [
     (STONES, {"feature_map": "clustered_hybrid", "num_clusters": 10**5}, "num_clusters squared"),
     (STONES, {"patch": [HUGE, HUGE]}, "numbers in all"),
     (STONES, {"init_seed": 10**30}, "init_seed = 1000000000000000000000000000000, but input"),
-    (SWEEP, {"depth": HUGE}, "policy.depth = 1000000000000, but input should be less"),
     (SWEEP, {"depth": 200}, "its settings allocate"),
-    (SWEEP, {"embed_dim": 4 * 10**9}, "its settings allocate"),
     (SWEEP, {"mlp_ratio": 1e300}, "policy.mlp_ratio = 1e+300, but input should be less"),
     (SWEEP, {"hidden": [HUGE, HUGE]}, "numbers for an action"),
     (SWEEP, {"patch": [1, 1]}, "makes 62500 tokens of the image"),
@@ -67,10 +65,8 @@ def test_a_policy_is_not_built_before_its_file_is_asked(
 @pytest.mark.parametrize(
     ("shipped", "env", "sentence"),
     [
-        (SWEEP, {"image_px": 10**6}, "image_px"),
         (SWEEP, {"table_m": [1e30, 1e30]}, "table_m"),
         (STONES, {"episode_s": 1e12}, "episode_s"),
-        (STONES, {"clutter_per_m": 1e9}, "clutter_per_m"),
         (STONES, {"stone_length_m": [1e-9, 1e-9]}, "stone_length_m"),
     ],
 )
@@ -94,12 +90,9 @@ def tensor(begin, end, shape, dtype="F32"):
 META = {"format": "foveate-checkpoint", "version": "1", "config": "{}", "state": "{}"}
 BROKEN = [
     ({"a": tensor(0, 8, [2]), "b": tensor(4, 12, [2])}, 12, "is not a complete safetensors file"),
-    ({"a": tensor(8, 16, [2])}, 16, "is not a complete safetensors file"),
     ({"a": tensor(0, 8, [HUGE])}, 8, "is not a complete safetensors file"),
-    ({"a": tensor(0, 8, [2**63, 2])}, 8, "is not a complete safetensors file"),
     ({"a": tensor(0, 0, [0, 2**62, 2**62])}, 0, "which PyTorch does not have"),
     ({"a": tensor(0, 8, [2])}, 4, "is not a complete safetensors file"),
-    ({"a": tensor(0, 8, [2], "Q9")}, 8, "is not a complete safetensors file"),
     ({"a": {"shape": [2]}}, 8, "is not a complete safetensors file"),
     ({"__metadata__": {**META, "config": "[" * 10**6}}, 0, "without a readable config and state"),
     ({"__metadata__": {**META, "config": '{"a": 1e999}'}}, 0, None),
