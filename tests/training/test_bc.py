@@ -87,23 +87,6 @@ def test_a_loss_that_is_not_finite_reaches_no_parameter():
     assert all(map(torch.equal, before, policy.parameters()))
 
 
-@pytest.mark.parametrize("controller", ["mlp", "vote"])
-@pytest.mark.parametrize("patch", [(4, 4), (1, 1)])
-def test_gradients_reach_queries_and_keys(controller, patch):
-    config = policies.PolicyConfig(controller=controller, patch=patch)
-    with make_env("SteppingStones-v0", {}) as env:
-        policy = policies.build(config, env.observation_space, env.action_space)
-        seen = [env.reset(seed=seed)[0] for seed in (1, 2)]
-    if controller == "vote":
-        torch.nn.init.ones_(policy.controller.template)
-    depth, proprio = (torch.stack([torch.tensor(o[key]) for o in seen]) for key in seen[0])
-    actions = torch.linspace(-1, 1, 18).view(2, 9)
-    policy(depth, proprio).loss(actions, 1.0).backward()
-    for parameter in (policy.selection.query, policy.selection.key):
-        assert parameter.grad.isfinite().all()
-        assert parameter.grad.abs().sum() > 0
-
-
 def test_labels_are_shared_by_two_bins():
     labels = two_bin_labels(torch.tensor([[-1.0, 0.0, 1 / 48, 1.0]]))
     assert torch.allclose(labels.sum(-1), torch.ones(1, 4))

@@ -61,8 +61,8 @@ def stop(command, folder, after_s, signals, group):
     ("command", "after_s", "signals", "group"),
     [
         ("es", 0.0, [signal.SIGINT], False),
-        ("evaluate", 0.5, [signal.SIGINT, signal.SIGINT], True),
-        ("rollout", 2.5, [signal.SIGHUP], False),
+        pytest.param("evaluate", 0.5, [signal.SIGINT] * 2, True, marks=pytest.mark.records),
+        pytest.param("rollout", 2.5, [signal.SIGHUP], False, marks=pytest.mark.records),
         pytest.param("demos", 3.0, [signal.SIGINT], True, marks=pytest.mark.records),
         pytest.param("bc", 4.5, [signal.SIGTERM], True, marks=pytest.mark.records),
         pytest.param("study", 1.5, [signal.SIGTERM], False, marks=pytest.mark.records),
@@ -136,6 +136,7 @@ def group_lives(group):
     return False
 
 
+@pytest.mark.records
 def test_a_command_that_was_started_to_ignore_control_c_does(tmp_path):
     """As a script's background job is."""
     process = start(

@@ -1,9 +1,7 @@
 """Feature maps that depend on data are fitted once in training, to the policy's own tokens."""
 
 import copy
-import pickle
 import shutil
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -15,15 +13,10 @@ from threadpoolctl import threadpool_limits
 import attention
 import policies
 from attention.hybrid.clusters import k_means
-from policies.common.feature_maps import map_state
 from tests.training import test_bc, test_es, test_implicit_bc
 from training import bc, es
-from training.algorithms.es_config import load_config
-from training.algorithms.workers import EpisodeWorker, Task, get_parameters
 from training.collect.environments import make_env
 from training.io import checkpoint
-from training.io import config as configuration
-from training.runner import build_policy
 
 recorded = test_implicit_bc.recorded
 CLUSTERED = {
@@ -117,28 +110,6 @@ def stacked(seen):
     return {key: torch.from_numpy(np.stack([one[key] for one in seen])) for key in seen[0]}
 
 
-def error(name, q, k, fitted=None):
-    """Mean over 20 draws of the vectors of |estimates - kernel| / |kernel|; for a clustered map,
-    with the clusters of `fitted`."""
-    exact, found = (q @ k.mT).exp(), []
-    for seed in range(20):
-        options = {} if name == "positive" else {"num_query_clusters": 3, "num_key_clusters": 3}
-        features = attention.feature_map(name, 4, 8, seed=seed, **options)
-        if fitted is not None:
-            features.load_state_dict({**fitted.state_dict(), "omega": features.omega})
-        found.append((features.queries(q) @ features.keys(k).mT - exact).norm() / exact.norm())
-    return float(torch.stack(found).mean())
-
-
-@pytest.mark.parametrize("kind", ["es", "bc"])
-def test_fitted_clusters_attend_better_than_positive_features(kind, wholes):
-    """At equal m; without a fit the two are equal but for rounding."""
-    policy, q, k = own_tokens(wholes[kind])
-    positive = error("positive", q, k)
-    assert error("clustered_hybrid", q, k) == pytest.approx(positive, rel=1e-5)
-    assert error("clustered_hybrid", q, k, policy.selection.features) < 0.9 * positive
-
-
 def test_oprf_is_fitted_to_its_own_tokens(train):
     """Random directions are all that is known before."""
     run = train("bc", "run", policy={**CLUSTERED, "feature_map": "oprf"})
@@ -171,36 +142,6 @@ def test_a_run_of_an_earlier_version_goes_on_as_it_began(train, tmp_path):
     assert yaml.safe_load((old / "config.yaml").read_text())["fit_after"] is None
     ours, theirs = (checkpoint.in_run(run)[-1] for run in (whole, old))
     assert ours.read_bytes() == theirs.read_bytes()
-
-
-def test_workers_get_what_was_fitted_with_each_task(tmp_path):
-    """Wherever an episode runs, in a worker that was there before the fit or in a new one."""
-    path = tmp_path / "job.yaml"
-    path.write_text(yaml.safe_dump(ES))
-    config = load_config(path, [])
-    policy = build_policy(config.env_id, config.env, config.policy)
-    plain = configuration.dump(config)
-    state = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
-    settings = config.env_id, config.env, plain["policy"]
-    before = partial(EpisodeWorker, state, *settings)
-    old = before()
-    center, statistics = get_parameters(policy), policy.normaliser.statistics
-    seen = old.run(Task(center, statistics, 1, {}, kept=2))
-    assert [one["depth"].shape for one in seen.observations] == [(2, 24, 32)] * 2
-    policy.fit_attention(stacked(seen.observations))
-    task = Task(center, statistics, 1, {}, map_state(policy))
-    rewards = []
-    for worker, given in (
-        (old, task),
-        (before(), task),
-        (EpisodeWorker(policy.state_dict(), *settings), replace(task, maps={})),
-    ):
-        outcome = worker.run(pickle.loads(pickle.dumps(given)))
-        rewards.append(outcome.episode.reward)
-        worker.close()
-    assert len({*rewards}) == 1
-    assert rewards[0] != seen.episode.reward
-    assert outcome.observations == []
 
 
 def test_evolution_strategies_keep_what_cloning_fitted(train, wholes):

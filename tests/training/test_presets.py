@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from tests.training.test_es import ROOT
-from training import es, flops, rollout, study
+from training import es, flops, rollout
 from training.analysis.agents import EVALUATION_SEED, find_agents
 from training.analysis.evaluator import play
-from training.compare.runs import all_runs, check_policies
 from training.io import checkpoint
 from training.io.metrics import read_metrics
 
@@ -57,19 +56,3 @@ def test_it_trains_and_is_filmed(tmp_path, capsys, height, width):
     assert film.stat().st_size > 1000
     assert flops.main([str(run)]) == 0
     assert "FLOPs" in capsys.readouterr().out
-
-
-def test_variants_are_all_and_two_choices_of_as_many_pixels(tmp_path):
-    file = ROOT / "configs" / "studies" / "choosing_to_remember.yaml"
-    settings = study.load_config(file, ["seeds=[0]"])
-    written = []
-    for (run,) in all_runs(settings, file, tmp_path / "out"):
-        check_policies((run,), settings.curves)
-        policy = run.job.policy
-        written.append((policy.write_tokens, policy.write_choice))
-        lies = run.job.env["depth_false_returns"], run.job.env["depth_dropped_blocks"]
-        assert lies == (0.1, 0.1)
-    choices = {(k, choice) for k in (8, 16, 32, 64) for choice in ("learned", "random")}
-    assert set(written) == {(None, "learned")} | choices
-    assert len(written) == 9
-    assert written[:3] == [(None, "learned"), (32, "learned"), (32, "random")]

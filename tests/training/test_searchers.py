@@ -150,21 +150,6 @@ def test_equal_returns_leave_the_searcher_as_it_is(config):
         assert torch.equal(tensor, before[name]), name
 
 
-def test_a_run_stopped_among_equal_returns_goes_on_bit_for_bit(config):
-    def course(searcher, first, last):
-        for i in range(first, last):
-            run(searcher, 1, start=i, f=flat if 3 <= i < 6 else returns)
-        return searcher
-
-    whole = course(searchers.build(config, torch.zeros(DIM), 8), 0, 9)
-    tensors, numbers = course(searchers.build(config, torch.zeros(DIM), 8), 0, 5).state()
-    resumed = searchers.build(config, torch.ones(DIM), 8)
-    resumed.load_state({k: v.clone() for k, v in tensors.items()}, dict(numbers))
-    course(resumed, 5, 9)
-    for name, tensor in whole.state()[0].items():
-        assert torch.equal(resumed.state()[0][name], tensor), name
-
-
 def test_ranks_share_ties():
     ranks = searchers.centered_ranks(torch.tensor([3.0, 1.0, 3.0, 7.0]))
     assert ranks.tolist() == pytest.approx([0, -0.5, 0, 0.5])

@@ -200,19 +200,6 @@ def test_settings_that_it_does_not_take_are_one_sentence(tmp_path, capsys, words
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--policy", "blind", "--env", BARE], "blind: the actions of Bare-v0 are not a Box"),
-        (["--policy", "oracle", "--env", BARE], "environment Bare-v0 has no scripted expert"),
-        (["--policy", "random", "--env", BARE, "--render"], "opens no window of its own"),
-    ],
-)
-def test_what_is_impossible_is_one_sentence(monkeypatch, capsys, words, sentence):
-    monkeypatch.setenv("DISPLAY", ":0")
-    refused(capsys, rollout, words, sentence)
-
-
 def test_a_strangers_run_imports_no_module(described, tmp_path, monkeypatch, capsys):
     """What stands in a run's files is no word of the user's."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "ring"]:
