@@ -10,7 +10,7 @@ from training.compare.config import slug
 from training.compare.tables import best_pairs
 from training.io.metrics import read_metrics
 
-pytestmark = needs_studies
+pytestmark = [needs_studies, pytest.mark.records]
 PAIR = {"FAVOR+ m = 256": "FAVOR+ 256", "angular m = n = 8": "angular 8x8"}
 ARMS = PAIR | {"exact softmax": "exact softmax", "no attention": "none"}
 """The study's name of an arm, and the document's."""

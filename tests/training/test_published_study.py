@@ -18,7 +18,7 @@ from training import evaluate
 from training.compare.claims import headline
 
 PUBLISHED = STUDIES / "stepping_stones"
-pytestmark = needs_studies
+pytestmark = [needs_studies, pytest.mark.records]
 HYBRID, CHEAPEST = "angular m = n = 8", "OPRF m = 16"
 PAGE = "docs/results/summary.md"
 NAMES = {"no attention": "none, all tokens", "random tokens": "none, random half"}

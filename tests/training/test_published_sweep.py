@@ -4,7 +4,7 @@ import pytest
 
 from tests.training.published import needs_studies, printed, published, short
 
-pytestmark = needs_studies
+pytestmark = [needs_studies, pytest.mark.records]
 PAGE = "docs/results/bimanual_sweep.md"
 
 

@@ -177,15 +177,6 @@ def test_every_preset_says_which_trainer_it_is_for():
         assert yaml.safe_load(path.read_text())["trainer"] in COMMANDS, path
 
 
-def test_a_run_of_another_trainer_is_not_gone_on_with(tmp_path, capsys):
-    run = tmp_path / "run"
-    assert es.main(["--config", str(written(tmp_path, test_es.SMALL)), "--out", str(run)]) == 0
-    assert bc.main(["--resume", str(run)]) == 2
-    assert "is for the trainer es, whose command is python -m training.es," in (
-        capsys.readouterr().err
-    )
-
-
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [

@@ -173,10 +173,7 @@ VARIANTS = {
     "ars": (es, evolve(name="ars")),
     "clone with gru": (bc, {**CLONE, "policy": {**CLONE["policy"], "controller": "gru"}}),
     "place memory": (bc, place_memory()),
-    "gru in place of it": (bc, place_memory(memory="gru", hidden=[8])),
-    "learned keys": (bc, place_memory(keys="learned", key_stride=6)),
     "random choice": (bc, place_memory(write_tokens=8, write_choice="random")),
-    "choices": (ppo, {**test_ppo.SMALL, "env_id": test_ppo.DOT, "env": {"choices": 3}}),
     "last action": (
         ppo,
         {
