@@ -171,6 +171,7 @@ def test_an_error_names_the_extra_that_a_setting_needs(
     assert (status, capsys.readouterr().err) == (2, f"error: {sentence}\n")
 
 
+@pytest.mark.records
 @pytest.mark.parametrize(
     ("modules", "program", "sentence"),
     [

@@ -98,22 +98,6 @@ def test_flops_of_a_run_and_of_its_configuration_agree(run, recipe, tmp_path, ca
     assert "controller" in capsys.readouterr().out
 
 
-def test_flops_of_a_run_in_an_environment_of_ones_own(run, recipe, tmp_path, monkeypatch, capsys):
-    (tmp_path / "own_flops_env.py").touch()
-    monkeypatch.syspath_prepend(tmp_path)
-    trained = checkpoint.load(checkpoint.resolve(run))
-    own = "own_flops_env:SteppingStones-v0"
-    path = tmp_path / "own.safetensors"
-    checkpoint.save(path, trained.policy, {}, trained.config | {"env_id": own}, {})
-    quick = ["--calls", "1", "--env"]
-    other = [*quick, "Pendulum-v1"]
-    refused(capsys, flops, [path, *other], f"--env Pendulum-v1: {path} was trained in {own}")
-    refused(capsys, flops, [recipe, *other], f"Pendulum-v1: {recipe} is for SteppingStones-v0")
-    refused(capsys, flops, [path, *quick[:2]], "which only --env or your configuration may request")
-    assert flops.main([str(path), *quick, own]) == 0
-    assert flops.main([str(recipe), *quick, "SteppingStones-v0"]) == 0
-
-
 def test_a_configured_policy_that_fits_in_no_memory_is_one_sentence(recipe, capsys):
     sentence = "short.yaml num_features=100000000000: its policy does not fit here: "
     refused(capsys, flops, [str(recipe), "--set", "num_features=100000000000"], sentence)

@@ -86,7 +86,7 @@ EXPERIMENT = {
 
 
 class TestExperiment(ResumeContract):
-    kills = (2, 5, 9)
+    kills = (2, 9)
     refusals = (
         (["--set", "title=Another"], "holds another experiment, 'Two maps', not 'Another'"),
         (["--set", "set={batch: 4}"], "made with settings.batch = 8, but the experiment now has 4"),

@@ -268,6 +268,7 @@ def test_a_stopped_recording_leaves_whole_episodes_and_goes_on(tmp_path, each, w
     verify_demo(tmp_path, len(left), DemoReader(tmp_path).recording)
 
 
+@pytest.mark.records
 def test_a_worker_that_dies_is_reported(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(pool, "RETRIES", 1)
     reason = "a worker process died (killed, or out of memory), 2 times over episode 1"

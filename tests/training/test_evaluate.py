@@ -147,6 +147,7 @@ def test_results_before_a_policy_that_fails_are_kept(tmp_path, capsys, monkeypat
     assert kept["name"] == "random"
 
 
+@pytest.mark.records
 def test_a_killed_worker_ends_the_evaluation_with_a_sentence(capsys, monkeypatch):
     monkeypatch.setattr(pool, "RETRIES", 1)
     arguments = ["--policy", "oracle", "--episodes", "4", "--workers", "2", *WALK]
@@ -202,22 +203,6 @@ def test_repair_of_depth_is_of_the_evaluation_and_not_of_the_policy(tmp_path, fe
 
 def test_repair_is_refused_where_a_policy_has_none(capsys):
     refused(capsys, main, ["bimanual_sweep_angular_8x2", "--repair", "full"], "repair full")
-
-
-@pytest.mark.parametrize(
-    ("policy", "settings", "other"),
-    [
-        ("stepping_stones", "front_camera={pitch_deg: 80}", ""),
-        ("stepping_stones_angular_8x8", "front_camera={pitch_deg: 80}", "front_camera"),
-        ("stepping_stones_angular_8x8", "foothold_forward_m=0.1", "foothold_forward_m"),
-        ("stepping_stones_angular_8x8", "stone_width_m=0.6", ""),
-        ("stepping_stones_angular_8x8", "front_camera={pitch_deg: 90}", ""),
-    ],
-)
-def test_another_body_is_met_with_a_word_unless_the_policy_adapts(capsys, policy, settings, other):
-    find_agents([policy], [], None, [settings], force=True)
-    note = f"note: {policy} was trained with another {other} and does not adapt\n" if other else ""
-    assert capsys.readouterr().err == note
 
 
 @pytest.mark.parametrize(

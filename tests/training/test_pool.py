@@ -102,7 +102,7 @@ def test_closing_leaves_no_process_behind():
     assert not os.path.exists(f"/proc/{worker}")
 
 
-@pytest.mark.parametrize("task", ["patient", "stubborn"])
+@pytest.mark.parametrize("task", ["patient", pytest.param("stubborn", marks=pytest.mark.records)])
 def test_a_worker_is_asked_to_close_and_killed_if_it_does_not(task, tmp_path, monkeypatch):
     """As after Control-C, so that no simulator of an environment stays alive."""
     monkeypatch.setattr(processes, "_PATIENCE_S", 1.0 if task == "stubborn" else 30.0)
@@ -116,6 +116,7 @@ def test_a_worker_is_asked_to_close_and_killed_if_it_does_not(task, tmp_path, mo
     assert (tmp_path / f"closed {process.pid}").exists() == (task == "patient")
 
 
+@pytest.mark.records
 def test_a_worker_closes_when_its_parent_is_killed(tmp_path):
     program = (
         "from functools import partial; from training.collect.processes import ProcessPool; "
@@ -144,6 +145,7 @@ workers.close()
 """
 
 
+@pytest.mark.records
 def test_a_program_of_ones_own_needs_no_guard(tmp_path):
     (tmp_path / "program.py").write_text(UNGUARDED)
     done = subprocess.run(

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.training.background import wait_for
 from training.collect.processes import open_processes
 
@@ -26,6 +28,7 @@ def test_they_begin_as_asked():
         assert pool.submit(sys.getrecursionlimit).result() == 4321
 
 
+@pytest.mark.records
 def test_a_killed_parent_leaves_none_behind(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

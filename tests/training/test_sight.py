@@ -120,6 +120,7 @@ def test_what_cannot_be_told_is_not_said(policy, count, reason):
     assert reason in report.reason
 
 
+@pytest.mark.records
 def test_the_number_of_workers_changes_nothing():
     one = sight(look_env.seeing, LookEnv, seeds=seeds(7)[:4])
     assert one == sight(look_env.seeing, LookEnv, seeds=seeds(7)[:4], workers=2)

@@ -162,17 +162,10 @@ def test_a_study_made_in_parts(plain, tmp_path, capsys):
 def test_what_results_depend_on_cannot_change(plain, tmp_path, capsys):
     _, out = plain
     before = files(out)
-    for job, changes, sentence in (
-        ({"popsize": 6}, {}, "was trained with popsize = 4, but the study now has 6"),
-        ({"iterations": 3}, {}, "was trained with iterations = 2, but the study now has 3"),
-        ({"searcher": {"name": "ars"}}, {}, "was trained with searcher.name = 'pgpe', but"),
-        (
-            {},
-            {"env": {"wind": 0.1}},
-            "oracle.json was measured with env_settings.wind = None, but the study now has 0.1",
-        ),
-    ):
-        refused(capsys, write_study(tmp_path, job, **changes), out, sentence)
+    sentence = "was trained with searcher.name = 'pgpe', but"
+    refused(capsys, write_study(tmp_path, {"searcher": {"name": "ars"}}), out, sentence)
+    sentence = "oracle.json was measured with env_settings.wind = None, but the study now has 0.1"
+    refused(capsys, write_study(tmp_path, env={"wind": 0.1}), out, sentence)
     assert files(out) == before
     (tmp_path / "else").mkdir()
     (tmp_path / "else" / "thesis.tex").write_text("")

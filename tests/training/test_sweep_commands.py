@@ -1,7 +1,6 @@
 """rollout, evaluate and flops on the bi-manual sweep, scripted and with a Vision-Performer."""
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -64,17 +63,6 @@ def test_the_oracle_sweeps_and_nothing_else_does(tmp_path, capsys, few_timed_cal
     assert f" {oracle['in_bowls_mean']:.3f} " in row
     assert "nan" not in row
     assert picture_of(tmp_path / "e" / "pareto.png").ndim == 3
-
-
-def test_walkers_and_sweepers_stand_in_one_table(learner, capsys, few_timed_calls):
-    arguments = ["stepping_stones", str(learner), "--episodes", "1"]
-    assert evaluate.main([*arguments, "--set", "episode_s=0.2"]) == 0
-    header, walker, sweeper = capsys.readouterr().out.splitlines()
-    distance, bowls = header.index("distance m"), header.index("in bowls")
-    assert re.fullmatch(r" *\d\.\d\d", walker[distance - 6 : distance + 10])
-    assert walker[: bowls + 8].endswith(" -")
-    assert sweeper[: distance + 10].endswith(" -")
-    assert sweeper[: bowls + 8].endswith("         0.000")
 
 
 def test_rollout_writes_a_video_and_what_lies_in_the_bowls(tmp_path, capsys):

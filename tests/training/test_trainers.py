@@ -136,6 +136,7 @@ def test_its_file_is_read_by_its_name_wherever_configurations_are(tmp_path):
     assert trainer_of(config) is random_search.TRAINER
 
 
+@pytest.mark.records
 def test_a_study_trains_by_it_in_two_stages(tmp_path, monkeypatch):
     monkeypatch.setenv("TQDM_DISABLE", "1")
     written(tmp_path, {**SEARCH, "env_id": "tests.training.plain_env:Plain-v0"}, "own.yaml")
@@ -278,7 +279,12 @@ JOBS = {
 
 @pytest.mark.parametrize(
     ("kind", "workers"),
-    [("es", 1), pytest.param("ppo", 1, marks=needs_ppo), ("implicit", 1), ("bc", 2)],
+    [
+        ("es", 1),
+        pytest.param("ppo", 1, marks=needs_ppo),
+        ("implicit", 1),
+        pytest.param("bc", 2, marks=pytest.mark.records),
+    ],
 )
 def test_a_run_opens_an_environment_a_worker(tmp_path, opened, kind, workers):
     """Where the worker is another process, one more tells what the policy sees."""
