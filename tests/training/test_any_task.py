@@ -34,6 +34,7 @@ CLONED = [IMAGES[0], *(pytest.param(each, marks=pytest.mark.slow) for each in IM
 FEWER = [IMAGES[0], pytest.param(IMAGES[1], marks=pytest.mark.slow)]  # choices: the pole's
 
 
+@pytest.mark.records
 @pytest.mark.parametrize("env", CLONED)
 def test_cloning_learns_from_images(train, env, tmp_path):
     policy = {"hidden": [16], "patch": [4, 4], "keep": 0.4}

@@ -65,6 +65,7 @@ def recorded(tmp_path_factory):
     return out, [*words, "--set", "episode_s=0.3", "image_px=100", "balls=3"]
 
 
+@pytest.mark.records
 def test_demonstrations_name_the_command_that_learns_from_them(recorded, capsys):
     out, words = recorded
     assert demos.main(words) == 0

@@ -109,6 +109,7 @@ def test_the_oracle_walks_alike_where_cameras_lie():
         assert 0.01 < np.mean(changed) < 0.5
 
 
+@pytest.mark.records
 def test_a_study_of_stepping_stones_says_where_its_policies_look(tmp_path):
     job = {
         "env_id": envs.STEPPING_STONES, "env": {"episode_s": 0.3}, "iterations": 1, "popsize": 2,

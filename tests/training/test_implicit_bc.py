@@ -59,6 +59,7 @@ def job(tmp_path, recorded):
     return write
 
 
+@pytest.mark.records
 @pytest.mark.parametrize(
     "head", ["autoregressive", pytest.param("explicit", marks=pytest.mark.slow)]
 )
@@ -204,6 +205,7 @@ def test_a_batch_that_is_not_finite_can_be_skipped(job, tmp_path, capsys):
         learner.learn()
 
 
+@pytest.mark.records
 def test_mixed_precision_learns_too(job, tmp_path):
     mixed = metrics(train(bc, job(evaluate_every=0, precision="bfloat16"), tmp_path / "mixed"))
     plain = metrics(train(bc, job(evaluate_every=0), tmp_path / "plain"))
@@ -251,6 +253,7 @@ def test_demonstrations_of_validation_scenes_are_refused(job, tmp_path, capsys, 
     )  # fmt: skip
 
 
+@pytest.mark.records
 def test_a_robot_of_another_kind_is_refused(job, tmp_path, capsys):
     """Recorded with steps of 5 cm, so the actions would mean something else."""
     directory = tmp_path / "sweeps"

@@ -23,10 +23,10 @@ CLUSTERED = {
     "controller": "mlp", "hidden": [8], "patch": [8, 8], "feature_map": "clustered_hybrid",
     "num_clusters": 3,
 }  # fmt: skip
-ES = {**test_es.SMALL, "iterations": 4, "fit_after": 2, "policy": CLUSTERED, "checkpoints_kept": 9}
-BC = {**test_bc.SMALL, "iterations": 4, "updates": 4, "fit_after": 8, "policy": CLUSTERED,
+ES = {**test_es.SMALL, "iterations": 3, "fit_after": 2, "policy": CLUSTERED, "checkpoints_kept": 9}
+BC = {**test_bc.SMALL, "iterations": 3, "updates": 4, "fit_after": 8, "policy": CLUSTERED,
       "checkpoints_kept": 9}  # fmt: skip
-IMPLICIT = {**test_implicit_bc.SMALL, "iterations": 4, "updates": 2, "fit_after": 4,
+IMPLICIT = {**test_implicit_bc.SMALL, "iterations": 3, "updates": 2, "fit_after": 4,
             "evaluate_every": 0, "checkpoints_kept": 9,
             "policy": {**test_implicit_bc.POLICY, "depth": 2, "feature_map": "clustered_hybrid",
                        "num_clusters": 3}}  # fmt: skip
@@ -77,7 +77,7 @@ def test_maps_are_fitted_once(kind, wholes):
     found = centres(wholes[kind])
     assert not found[1].any()
     assert found[2].abs().amax(-1).gt(0).all()  # every centre of every head and block
-    assert found[4].equal(found[2])  # frozen
+    assert found[3].equal(found[2])  # frozen
 
 
 @pytest.mark.parametrize("kind", JOBS)
@@ -117,10 +117,10 @@ def test_oprf_is_fitted_to_its_own_tokens(train):
     found = [tensors["selection.features.A"] for tensors in saved]
     assert found[0].equal(found[1])
     assert not found[1].equal(found[2])
-    assert found[2].equal(found[4])
+    assert found[2].equal(found[3])
     _, q, k = own_tokens(run)
     best = attention.feature_map("oprf", 4, 8).fit(q, k).A
-    assert (found[4] - best).abs() < (found[0] - best).abs()
+    assert (found[3] - best).abs() < (found[0] - best).abs()
 
 
 def test_a_run_of_an_earlier_version_goes_on_as_it_began(train, tmp_path):
@@ -148,8 +148,8 @@ def test_evolution_strategies_keep_what_cloning_fitted(train, wholes):
     clone = wholes["bc"]
     fine = train("es", "fine", f"init_from={clone}")
     found = centres(fine)
-    assert found[0].equal(centres(clone)[4])
-    assert found[4].equal(found[0])
+    assert found[0].equal(centres(clone)[3])
+    assert found[3].equal(found[0])
     bare = train("bc", "bare", "iterations=1", "fit_after=null")
     assert centres(train("es", "other", f"init_from={bare}"))[2].any()
 

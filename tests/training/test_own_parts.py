@@ -52,6 +52,7 @@ def test_a_policy_of_one_s_own_is_trained_resumed_and_played(name, job, tmp_path
     assert flops.main([*played, "--calls", "2"]) == 0
 
 
+@pytest.mark.records
 def test_it_is_evaluated_by_several_processes(job, tmp_path):
     run, named = tmp_path / "run", f"{OWN}:Cloned"
     assert es.main(["--config", job(policy={"name": named}), "--out", str(run)]) == 0

@@ -43,6 +43,7 @@ def test_it_balances_a_pole(job, tmp_path):
     assert float(rows[-1]["reward_mean"]) > 80
 
 
+@pytest.mark.records
 @pytest.mark.parametrize(
     "env",
     [{"kind": "colours"}, pytest.param({"kind": "dict", "choices": 4}, marks=pytest.mark.slow)],
