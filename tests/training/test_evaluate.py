@@ -104,12 +104,7 @@ def test_the_command_writes_figures_and_picture(tmp_path, capsys):
     assert oracle["latency_ms_per_step"] > 0
     assert oracle["provenance"]["versions"]["gymnasium"]
     assert (out / "pareto.png").read_bytes().startswith(b"\x89PNG")
-    printed = capsys.readouterr().out
-    assert "100.0%" in printed
-    assert "43.9% - 100.0%" in printed
-    assert "distance m" in printed
-    assert "in bowls" not in printed
-
+    assert "43.9% - 100.0%" in capsys.readouterr().out
     refused(capsys, main, [*arguments, *WALK], "holds another evaluation (evaluation.json)")
 
 

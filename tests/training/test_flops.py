@@ -1,7 +1,5 @@
 """The FLOP counter against known operators and closed formulas, and the flops command."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -24,7 +22,6 @@ from training.analysis.step_cost import (
     table,
 )
 from training.command.errors import UserError
-from training.flops import main as flops_main
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
     not torch.cuda.is_available(), reason="no GPU"))]  # fmt: skip
@@ -321,21 +318,3 @@ def test_decisions_are_timed_over_an_episode_with_a_full_memory():
     whole = [step % 15 for step in range(20)]
     assert subjects["it"][0].seen == [0, *whole, *whole]
     assert subjects["not"][0].seen == [0, *range(10), *whole]
-
-
-def test_the_table_and_the_file_say_what_their_numbers_are(tmp_path, capsys):
-    recipe, figures = tmp_path / "recipe.yaml", tmp_path / "costs.json"
-    recipe.write_text("{}")
-    assert flops_main([str(recipe), "--calls", "1", "--json", str(figures)]) == 0
-    header, row = (line.split() for line in capsys.readouterr().out.splitlines())
-    assert header == [
-        "FLOPs/step", "tokenising", "projection", "exponentials", "score", "controller", "other",
-        "attention", "total", "ms/step", "parameters",
-    ]  # fmt: skip
-    (cost,) = json.loads(figures.read_text())["policies"].values()
-    assert cost["total_flops"] == cost["total"] == int(row[-3].replace(",", ""))
-    assert cost["attention_flops"] == cost["attention"]
-    numbers = {key for key, value in cost.items() if isinstance(value, int | float)}
-    older = {"attention", "total"}
-    units = ("_flops", "_ms", "parameters", "state")
-    assert all(key.endswith(units) for key in numbers - older)

@@ -55,16 +55,6 @@ def test_numbers_of_points_that_coincide_stand_apart():
         assert abs(one[0] - other[0]) > 5 or abs(one[1] - other[1]) > 7
 
 
-def test_variants_without_cost_stand_apart_left_of_the_axis():
-    svg = draw_points(same_points(*enumerate((3e5, 0, 0, 2e6))), "t", "x", "y", {})
-    at = {text: x for text, x, _ in words(svg)}
-    across = [at[label] for label in ("2", "3", "500k", "1M", "2M")]
-    assert across == sorted(across)
-    assert across[1] - across[0] > 5
-    assert "none" in at
-    assert "200k" not in at
-
-
 def test_names_that_matplotlib_would_read_otherwise():
     """Unbalanced mathematics stopped the page for good, and a leading underscore hid a name."""
     points = same_points((0, 1.0), (1, 1.0))

@@ -1,7 +1,5 @@
 """rollout, evaluate and flops on the bi-manual sweep, scripted and with a Vision-Performer."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -42,27 +40,6 @@ def learner(tmp_path_factory, recipe):
     saved = {**run, "policy": config.dump(settings)}
     checkpoint.save(path, policy.state_dict(), {}, saved, {})
     return path
-
-
-def test_the_oracle_sweeps_and_nothing_else_does(tmp_path, capsys, few_timed_calls):
-    scripted = ["--policy", "oracle", "--policy", "blind", "--policy", "random"]
-    task = ["--set", "episode_s=9.0", "balls=8", "images=false", "--episodes", "1"]
-    assert evaluate.main([*scripted, *SWEEP, *task, "--out", str(tmp_path / "e")]) == 0
-    oracle, blind, random = json.loads((tmp_path / "e" / "evaluation.json").read_text())
-    assert oracle["in_bowls_mean"] >= 0.4
-    assert blind["in_bowls_mean"] == 0.0
-    assert random["in_bowls_mean"] <= 0.25
-    assert oracle["in_bowls_sem"] is None
-    assert "fall_rate" not in oracle
-    assert "distance_m_mean" not in oracle
-    assert oracle["reward_per_step_mean"] == pytest.approx(oracle["reward_mean"] / 90)
-    assert 0 < oracle["reward_per_step_mean"] < oracle["in_bowls_mean"]
-    header, row, *_ = capsys.readouterr().out.splitlines()
-    assert "in bowls" in header
-    assert "distance" not in header
-    assert f" {oracle['in_bowls_mean']:.3f} " in row
-    assert "nan" not in row
-    assert picture_of(tmp_path / "e" / "pareto.png").ndim == 3
 
 
 def test_rollout_writes_a_video_and_what_lies_in_the_bowls(tmp_path, capsys):

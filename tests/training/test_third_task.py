@@ -143,14 +143,6 @@ def test_films_plots_and_costs(described, bare, tmp_path, capsys):
     assert "FLOPs" in capsys.readouterr().out
 
 
-def test_plots_name_what_the_description_says(described, monkeypatch):
-    found = []
-    monkeypatch.setattr("training.reports.plots._save", lambda figure, out: found.append(figure))
-    ran(plots, described, "--out", "x.png")
-    titles = [axis.get_title() for axis in found[0].axes]
-    assert titles == ["reward per episode, search centre", "distance (rad)", "success of the search centre"]  # fmt: skip  # noqa: E501
-
-
 def test_the_expert_is_cloned_and_recorded(tmp_path, capsys):
     settings = ["iterations=1", "expert_episodes=2", "episodes=2", "updates=3", "workers=1"]
     out = tmp_path / "clone"
