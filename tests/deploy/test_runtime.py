@@ -74,16 +74,10 @@ def test_it_needs_numpy_and_onnx_runtime_alone(folder):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (
-            {"more": np.zeros(1)},
-            "the observation must hold depth, proprio, got depth, proprio, more",
-        ),
+        ({"more": np.zeros(1)}, "the observation must hold depth, proprio, got depth, proprio,"),
         ({"depth": np.zeros((6, 8), np.uint16)}, "depth must be float32, got uint16"),
         ({"proprio": np.zeros(4, np.float32)}, r"proprio must have shape \(3,\), got \(4,\)"),
-        (
-            {"proprio": np.array([0, np.nan, 0], np.float32)},
-            r"proprio must be finite, got nan at \[1\], 1 of 3",
-        ),
+        ({"proprio": np.array([0, np.nan, 0], np.float32)}, r"proprio must be finite, got nan at"),
         ({"depth": np.full((6, 8), 1.6, np.float32)}, r"depth must be at most 1.5, got 1.6"),
     ],
 )
@@ -293,29 +287,23 @@ def test_operators_of_others_and_damaged_files_are_refused(tmp_path):
         Policy(folder)
 
 
+STATE = {"name": "s", "shape": [1], "dtype": "uint8"}
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
         ({"outputs": [{"name": "action", "shape": [2], "dtype": "float32"}]}, "must give what its"),
-        ({"inputs": [{"name": "x", "shape": [2], "dtype": "float32"}]}, "must take what its"),
-        (
-            {"inputs": [{"name": "x", "shape": [1 << 40], "dtype": "float32"}]},
-            "whole numbers from 0",
-        ),
-        (
-            {"inputs": [{"name": "x", "shape": [1], "dtype": "float32", "outside": "wrap"}]},
-            "outside of x must be one of pass, clip, refuse, got 'wrap'",
-        ),
-        ({"inputs": [{"name": "x", "shape": [1], "dtype": "object"}]}, "dtype of x must be one of"),
+        (ports(shape=[2]), "must take what its"),
+        (ports(shape=[1 << 40]), "whole numbers from 0"),
+        (ports(outside="wrap"), "outside of x must be one of pass, clip, refuse, got 'wrap'"),
+        (ports(dtype="object"), "dtype of x must be one of"),
         ({"version": 2}, "format and version must be foveate-contract 1"),
         ({"inputs": 3}, "lacks a part or has another in its place"),
         (ports(shape=[0, 8, 3]), "shape of x must have sides above 0"),
         (ports(dtype="uint8", high=300), "high of x must be whole numbers from 0 to 255, got 300"),
         (ports(dtype="int8", high=[1.5]), "high of x must be whole numbers from -128 to 127"),
-        (
-            {"states": [{"name": "s", "shape": [1], "dtype": "uint8", "initial": 300}]},
-            "initial of s must be whole numbers from 0 to 255, got 300",
-        ),
+        ({"states": [STATE | {"initial": 300}]}, "initial of s must be whole numbers from 0 to"),
         ({"max_age_s": True}, "max_age_s must be a number above 0 or null"),
     ],
 )

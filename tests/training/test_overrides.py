@@ -31,10 +31,7 @@ def test_settings_come_together(words, nested):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (
-            ["seed=1", "seed=2"],
-            "--set: seed = 1 and seed = 2 are the same setting; give one of them",
-        ),
+        (["seed=1", "seed=2"], "--set: seed = 1 and seed = 2 are the same setting; give one of"),
         (["a.b=1", "a={b: 2}"], "--set: a.b = 1 and a.b = 2 are the same setting"),
         (["a=[1]", "a=[1, 2]"], "a = [1] and a = [1, 2] are the same"),
         (["a=true", "a=1"], "a = True and a = 1 are the same"),
@@ -73,8 +70,7 @@ def test_an_environments_settings_come_together_however_they_are_spelled(words, 
         (["episode_s=0.1", "--set", "episode_s=0.2"], "episode_s = 0.1 and episode_s = 0.2"),
         (["front_camera.fov_deg=60", "env={front_camera: {fov_deg: 50}}"],
          "front_camera.fov_deg = 60 and env.front_camera.fov_deg = 50 are the same setting"),
-        (["front_camera.fov_deg=50", "env.front_camera=4"],
-         "--set: env.front_camera = 4, where `key: value` pairs are needed"),
+        (["front_camera.fov_deg=50", "env.front_camera=4"], "--set: env.front_camera = 4, where"),
     ],
 )  # fmt: skip
 def test_a_setting_given_twice_is_one_sentence(command, words, sentence, capsys):
