@@ -227,18 +227,6 @@ def at(run):
 
 
 @pytest.mark.slow
-def test_two_workers_are_nearly_twice_as_fast(job, tmp_path):
-    """At least 1.8 times on two idle cores, at 0.1 s an episode and 26 episodes an iteration."""
-    path = job(popsize=12, iterations=12, center_terrains=2, env={"busy_s": 0.02})
-    seconds = {}
-    for workers_used in (1, 2):
-        run = train(es, path, tmp_path / str(workers_used), "--set", f"workers={workers_used}")
-        wall = [float(row["wall_s"]) for row in metrics(run, without=())]
-        seconds[workers_used] = (wall[-1] - wall[1]) / 10
-    assert seconds[1] / seconds[2] > 1.8, seconds
-
-
-@pytest.mark.slow
 def test_memory_is_flat_over_200_iterations(job, tmp_path):
     program = (
         "import resource, sys; from training import es\n"
