@@ -20,6 +20,7 @@ from training.collect import pool
 from training.collect.episode import Episode
 from training.command.files import lock
 from training.evaluate import main
+from training.io.config import UserError
 
 WALK = ["--env", "tests.training.walk_env:Walk-v0"]
 
