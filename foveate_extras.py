@@ -88,8 +88,8 @@ def require(who: str, extra: str, *modules: str) -> None:
 
 @contextmanager
 def needs(who: str, extra: str, *modules: str) -> Iterator[None]:
-    """For imports: MissingExtraError names the first of the modules (default: all of the extra's)
-    that is not installed, where one is not found."""
+    """A context for imports: if one fails, raise MissingExtraError, which names the first of the
+    modules (default: all of the extra's) that is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -27,7 +27,7 @@ FEATURES = 256
 
 
 def peers(dim: int, causal: bool, device: str) -> tuple[dict[str, Attention], list[str]]:
-    """Those that can be imported, by name, and one note for each that cannot."""
+    """Return the importable peers by name, and a note for each peer that cannot be imported."""
     found: dict[str, Attention] = {}
     notes = []
     builders: dict[str, Callable[[int, bool, str], Attention]] = {

@@ -68,7 +68,7 @@ ERROR_MAPS: dict[str, tuple[dict[str, Any], ...]] = {
 
 @dataclass(frozen=True)
 class Bench:
-    """Where and how often computations are timed."""
+    """Device, and how often computations are timed."""
 
     device: str
     dtype: torch.dtype

@@ -61,7 +61,7 @@ def _ms(checkout: Checkout, case: str, calls: int) -> float:
 
 
 def measure(before: Path, after: Path, cases: Sequence[str], rounds: int) -> dict[str, Any]:
-    """For each case its least milliseconds before and after."""
+    """Return the fastest time of each case before and after, milliseconds."""
     both = Checkout(before, TIMED), Checkout(after, TIMED)
     found: dict[str, Any] = {}
     try:

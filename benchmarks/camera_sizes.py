@@ -54,7 +54,7 @@ POLICIES: dict[str, dict[str, Any]] = {
 """Settings of the policies; d = 4 and 32 hidden units, the defaults."""
 COMMON = {"patch": (1, 1), "keep": 0.3}
 LINEAR = tuple(name for name in POLICIES if name != EXACT and not name.startswith("no attention"))
-"""Those whose attention is linear in the tokens."""
+"""Policies whose attention is linear in the number of tokens."""
 
 
 def _sized(size: str) -> tuple[int, int]:

@@ -27,7 +27,7 @@ REGULAR = ("iid", "orthogonal", "simplex", "simplex_plus")
 NAMES = (*REGULAR, *FAST_COUPLINGS)
 SIZES, QUICK_SIZES = (64, 128, 256, 512, 1024), (32, 64)
 VECTORS = 64
-"""To which rows are applied."""
+"""Number of vectors that the rows are multiplied with."""
 ROUNDS, SLOW_MS = 5, 2000.0
 """Rows that take longer to draw are timed once."""
 

@@ -44,7 +44,7 @@ def _without(attend: Callable[..., Tensor], inputs: Sequence[Tensor]) -> None:
 
 
 def both_ways(dim: int, m: int, n: int, rounds: int) -> list[tuple[str, float, float]]:
-    """For a batch with gradients, then one sequence: its name, ms with outer products, without."""
+    """Return name, ms with and ms without outer products: a batch with gradients, one sequence."""
     features = attention.feature_map("angular_hybrid", dim, m, num_lambda_features=n, heads=HEADS)
     found = []
     for name, batch, run in (("training", BATCH, _with_gradients), ("inference", 1, _without)):

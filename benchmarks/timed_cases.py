@@ -117,7 +117,7 @@ CASES: dict[str, Callable[..., Call]] = {
 
 @cache
 def case(words: str) -> Call:
-    """By its name, "kind|argument|...", warmed up."""
+    """Return a case by its name, "kind|argument|...", after a warm-up."""
     kind, *arguments = words.split("|")
     call = CASES[kind](*arguments)
     with torch.no_grad():

@@ -19,11 +19,11 @@ class Facts:
     task: str
     """Description of the task; "" if there is none."""
     settings: Mapping[str, Any]
-    """Of the policy."""
+    """Settings of the policy."""
     training: Mapping[str, Any]
     """Rows of a table: how and on what it was trained."""
     success: Mapping[str, str]
-    """Where the figures are from, and the figures."""
+    """Source of the figures, and the figures."""
     flops: int
     parameters: int
     model_bytes: int
@@ -34,7 +34,7 @@ class Facts:
     action_difference: float
     state_difference: float
     ties: str
-    """In words; "" where there are none."""
+    """Description of ties between actions; "" if there are none."""
     versions: Mapping[str, str | None]
     commit: str
     licence: str

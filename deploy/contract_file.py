@@ -61,7 +61,7 @@ class Contract:
     model: str
     """Kind of the model, a key of `MODELS`."""
     sha256: str
-    """Of the model's file."""
+    """Checksum of the model file."""
     inputs: tuple[Port, ...]
     states: tuple[State, ...]
     action: Port

@@ -52,7 +52,7 @@ _HOURS_S = 3600.0  # an age that only another clock explains
 
 @dataclass
 class Times:
-    """Of each decision, milliseconds."""
+    """Durations of every decision, milliseconds."""
 
     jitter: list[float] = field(default_factory=list)
     """Delay of the start of a decision after it was due."""

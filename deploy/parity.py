@@ -59,9 +59,9 @@ class Parity:
     roundings: float = 0.0
     """The most that an observation there had to be off, in roundings of each of its numbers."""
     policy_ms: list[float] = field(default_factory=list)
-    """Of each decision of the policy in PyTorch, CPU time of this thread."""
+    """CPU time of each decision of the policy in PyTorch, in this thread."""
     model_ms: list[float] = field(default_factory=list)
-    """Of each decision of the model."""
+    """CPU time of each decision of the model."""
     outside: int = 0
     """Decisions whose observation left its bounds."""
     first_outside: str = ""
@@ -76,7 +76,7 @@ class Parity:
 
     @property
     def median_ms(self) -> tuple[float, float]:
-        """Of the policy and of the model."""
+        """Median times of the policy and of the model."""
         return statistics.median(self.policy_ms), statistics.median(self.model_ms)
 
 
@@ -93,7 +93,7 @@ def ties(found: Parity) -> str:
 
 
 class _Enough(Exception):
-    """As many decisions as wanted."""
+    """Raised when enough decisions were compared."""
 
 
 class _Compared:

@@ -16,7 +16,7 @@ from training.command.files import write_atomically
 __all__ = ["SUCCESS", "played", "summary"]
 
 SUCCESS = "success.json"
-"""Of a folder, what its model's own episodes came to."""
+"""File of an exported folder with the outcomes of its model's episodes."""
 
 
 class _Alone:

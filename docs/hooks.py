@@ -1,4 +1,4 @@
-"""What MkDocs cannot do by itself: pages from outside docs/, links out of it, notebooks, the API.
+"""Hooks for MkDocs: pages from outside docs/, links out of it, notebooks and the API.
 
 The pages are written for a repository's host, where links lead to any file. In the site a link to
 a page leads to that page, one to a study's folder to its report, and one to any other file or
@@ -19,7 +19,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
 HOME = "README.md"
-"""Of docs/; the site shows README's text there, with that page's list below."""
+"""Front page of docs/: the site shows README's text there, then that page's list."""
 OUTSIDE = (
     "CHANGELOG.md",
     "CODE_OF_CONDUCT.md",
@@ -107,7 +107,7 @@ def in_site(markdown: str, source: str, page: str) -> str:
 
 
 def site_path(path: str) -> str | None:
-    """Where the site has a file or folder of the repository; None where it has not."""
+    """Return the site's path of a file or folder of the repository; None if it has none."""
     if path == f"docs/{HOME}":
         return f"{HOME}#pages"
     if path == HOME or path in OUTSIDE:
@@ -135,7 +135,7 @@ def as_markdown(cell: dict[str, Any]) -> str:
 
 
 def pictures_of(cell: dict[str, Any]) -> Iterator[bytes]:
-    """What a notebook's cell draws, as PNG."""
+    """Return the output image of a notebook cell, as PNG."""
     for output in cell.get("outputs", ()):
         if picture := output.get("data", {}).get("image/png"):
             yield base64.b64decode("".join(picture))

@@ -24,17 +24,17 @@ class Footholds:
     actions: int
     """Numbers of an action."""
     forward: tuple[int, ...]
-    """Of these, the legs' forward offsets, a leg each."""
+    """Indices of the legs' forward offsets, one per leg."""
     speed: int
-    """Of these, the lateral speed."""
+    """Index of the lateral speed."""
     reach_m: float
     """Forward offset that an action of 1 means, metres."""
     toe_radius_m: float
-    """Of a foot, metres."""
+    """Radius of a foot, metres."""
     stance_m: tuple[tuple[float, float], ...]
-    """Footholds (x, y) of each leg in the middle of a usual walk, level frame, metres."""
+    """Footholds (x, y) of each leg in the middle of a usual stance, level frame, metres."""
     stance_height_m: float
-    """Of the base above the standing toes' centres in a usual walk, metres."""
+    """Height of the base above the standing toes' centres at the usual gait, metres."""
     proprio: str
     """Key of the observation that holds what the following are places in."""
     attitude: slice
@@ -42,13 +42,13 @@ class Footholds:
     velocity: slice
     """Forward, left and up in the level frame, metres a second."""
     height: int
-    """Of the base above the standing toes' centres, metres."""
+    """Index of the base's height above the standing toes' centres, metres."""
     nominal: slice
     """Footholds (x, y) of each leg without an offset, level frame, metres."""
     lateral: tuple[int, ...] = ()
-    """Of an action, the legs' lateral offsets, a leg each; none where there are none."""
+    """Indices of an action's lateral offsets, one per leg; empty if it has none."""
     yaw_rate: int | None = None
-    """Of an action, how fast the robot is to turn; None where it walks straight on."""
+    """Index of an action's commanded yaw rate; None if the robot walks straight ahead."""
     odometry: slice | None = None
     """Odometry in the world frame (x, y), metres; None: not observed."""
     heading: slice | None = None

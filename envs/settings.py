@@ -27,7 +27,7 @@ _NAMES = {
     "an object": "a mapping of settings",
     "valid boolean": "valid boolean, True or False",
 }
-"""What pydantic names in JSON's words."""
+"""pydantic's names of types, in JSON's terms."""
 
 
 def read_settings(cls: type[T], settings: Mapping[str, Any]) -> T:
@@ -130,7 +130,7 @@ def _plain(value: Any) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """What came, on one line."""
+    """Return a received value as text on one line."""
     try:
         text = " ".join(repr(value).split())
     except (TypeError, ValueError, RuntimeError):  # of integers of more digits than Python prints

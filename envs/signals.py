@@ -19,14 +19,14 @@ class Signal:
     part: str
     """Key of the observation, or `ACTION`."""
     what: str
-    """What they are."""
+    """Description of the numbers."""
     first: int = 0
     """Place of the first, where the part is a vector."""
     numbers: int | None = None
     """How many; None: all of the part."""
     unit: str = ""
-    """Of each; none for shares, sines and the like."""
+    """Unit of each number; none for fractions, sines and similar."""
     frame: str = ""
-    """What axes they are along; none where there are no axes."""
+    """Coordinate frame; none where there are no axes."""
     order: str = ""
-    """What the numbers are, or the axes of an image, one after the other."""
+    """Names of the numbers, or of an image's axes, in order."""

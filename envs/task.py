@@ -50,12 +50,12 @@ class Outcome:
     axis: str = ""
     """Its words beside a plot; else the label with its unit."""
     of: str = ""
-    """What a share is a share of."""
+    """Name of the whole that a fraction refers to."""
     sentence: str = ""
     """What a sentence says of a policy's mean, a verb and {} for the figure, as in "places {} of
     the balls"; else "has a distance of {} m"."""
     otherwise: str = ""
-    """What is said where an event did not happen."""
+    """Text where an event did not happen."""
     mean: str = ""
     """Name of its mean over episodes; else `name` with `_mean`, of an event with `_rate`."""
 
@@ -84,7 +84,7 @@ class Outcome:
         return self.axis_label
 
     def said(self, figure: str) -> str:
-        """What a sentence says of a policy's mean."""
+        """Return a sentence on a policy's mean."""
         words = self.sentence or f"has a {self.label} of {{}} {self.unit}".rstrip()
         return words.replace("{}", figure)
 
@@ -112,11 +112,11 @@ class DepthEdges:
     past_m: float
     """A pixel whose depth is larger sees past what can be stepped on, metres."""
     edge: str
-    """What an edge of it is called, as in "a gap's edge"."""
+    """Name of such an edge, as in "a gap's edge"."""
     past: str
-    """Where such a pixel looks, as in "past the stones"."""
+    """Name of the region that such a pixel shows, as in "past the stones"."""
     between: str
-    """What such an edge lies between, as in "between stone and floor"."""
+    """Description of such an edge, as in "between stone and floor"."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,13 +139,13 @@ class Task:
     per_episode: tuple[str, ...] = ()
     """Settings that `reset(options=...)` may change for an episode: what a curriculum can hold."""
     outcomes: tuple[Outcome, ...] = ()
-    """What an episode is judged by, beside reward and success."""
+    """Measures of an episode, beside reward and success."""
     headline: str = SUCCESS
     """The outcome that matters most, or "success"."""
     success: str = "succeeds"
-    """What a policy does that has success in an episode."""
+    """Verb for success in an episode."""
     reward: str = ""
-    """What a step's reward is."""
+    """Description of a step's reward."""
     expert: bool = False
     """Whether the environment has `expert_action()`."""
     picture: str | None = None
@@ -155,7 +155,7 @@ class Task:
     """Values of an image that videos draw white and black, such as depths in metres; None: the
     bounds of the space."""
     edges: DepthEdges | None = None
-    """What a policy ought to look at in the depth images; None where that is not known."""
+    """Relevant parts of the depth images; None if they are not known."""
 
     def __post_init__(self) -> None:
         if ":" in self.env_id or not self.env_id:

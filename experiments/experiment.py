@@ -51,7 +51,7 @@ class Result:
     inputs: dict[str, Any]
     """Inputs that it was made from."""
     numbers: dict[str, float | None]
-    """By measure; None: not a number, as all are where training stopped."""
+    """Values by measure; None: not a number, as all are where training stopped."""
     stopped_at: int | None = None
     """The step whose loss was not finite; None: none."""
     seconds: float = 0.0
@@ -167,7 +167,7 @@ class Experiment(Comparison):
     words: Sequence[str] = ()
     """Arguments of `python -m experiments`, for the command on the page."""
     quick: bool = False
-    """With the settings of --quick."""
+    """Whether to use the settings of --quick."""
     data: str | None = None
     """Folder with the data."""
     noun, config_file = "experiment", CONFIG

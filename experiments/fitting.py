@@ -173,7 +173,7 @@ def _step(
 
 
 def _share(settings: Fitting, step: int) -> float:
-    """Share of the peak learning rate."""
+    """Return the learning rate as a fraction of its peak."""
     if step <= settings.warmup_steps:
         return step / settings.warmup_steps
     if settings.schedule == "constant":

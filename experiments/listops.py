@@ -27,7 +27,7 @@ from experiments.task import STRICT, Learning, Measure, Task
 OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
 """Least, greatest and median argument, rounded down; the sum modulo 10."""
 VOCABULARY = (*map(str, range(10)), *OPERATORS, "]", "padding")
-"""By token: a digit is its own."""
+"""Symbols by token number; a digit is its own token number."""
 _FIRST, _END, PADDING = 10, 14, 15
 STREAMS = ("learn", "curve", "test", "uptrain")
 """Apart from each other whatever the seed and the index."""
@@ -44,9 +44,9 @@ class Grammar:
     """Settings of the expressions."""
 
     shortest: int = Field(default=200, ge=4, le=10_000)
-    """Tokens of an expression, brackets too, at least."""
+    """Smallest number of tokens of an expression, brackets included."""
     longest: int = Field(default=1000, ge=4, le=10_000)
-    """At most."""
+    """Largest number of tokens of an expression, brackets included."""
     depth: int = Field(default=10, ge=1, le=100)
     """Brackets within each other, at most."""
     arguments: int = Field(default=10, ge=2, le=100)

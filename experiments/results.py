@@ -50,7 +50,7 @@ class Cell(NamedTuple):
     """A measure of a variant, or a difference between two, over seeds."""
 
     values: tuple[float, ...]
-    """By seed; NaN where a model has no number."""
+    """Values by seed; NaN where a model has no number."""
 
     @property
     def finite(self) -> np.ndarray:
@@ -95,7 +95,7 @@ class Results:
 
     experiment: ExperimentConfig
     models: Mapping[str, Models]
-    """By variant."""
+    """Trained models by variant."""
     facts: Facts
     curves: Curves
 

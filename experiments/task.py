@@ -20,7 +20,7 @@ class Measure:
     label: str
     """Its name on a page."""
     unit: str = ""
-    """In small print below."""
+    """Unit, printed below the name."""
     form: str = ".3f"
     """How it is printed."""
     higher_is_better: bool = False

@@ -94,7 +94,7 @@ _MODULES = {
     "vision_performer.encoder": ("VisionPerformer",),
     "vision_performer.policy": ("VisionPerformerPolicy",),
 }
-"""Where each name is; the extractor, which needs an extra, is not in `__all__`."""
+"""Modules by their names; the extractor, which needs an extra, is not in `__all__`."""
 
 
 def __getattr__(name: str) -> Any:

@@ -78,7 +78,7 @@ class Algorithm(Generic[C]):
     Progress: ClassVar[type[Any]] = Progress
     """Class of `progress`."""
     Saved: ClassVar[type[Any]] = Saved
-    """What `state` returns as plain data, with `progress`: a frozen pydantic dataclass."""
+    """Type of the plain data of `state`, with `progress`: a frozen pydantic dataclass."""
     opens_pool: ClassVar[bool] = True
     """Whether workers start before the first iteration; otherwise with the first tasks."""
 
@@ -125,7 +125,7 @@ class Algorithm(Generic[C]):
         raise NotImplementedError
 
     def describe(self) -> str:
-        """What is trained, for the first line of output."""
+        """Describe the training in a few words, for the first line of output."""
         return f"{sum(p.numel() for p in self.policy.parameters())} parameters"
 
     def setup(self, run: Path) -> None:
@@ -147,7 +147,7 @@ class Algorithm(Generic[C]):
         raise NotImplementedError
 
     def summary(self, row: dict[str, float], seconds: float) -> str:
-        """What the progress bar shows of a row that took `seconds`."""
+        """Return the progress bar's text for a row that took `seconds`."""
         return ""
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -15,9 +15,9 @@ class CommonOptions(TypedDict, total=False):
     """Number of heads, each with its vectors, for inputs (..., heads, L, d). Default None: one set
     for all inputs."""
     dtype: torch.dtype | None
-    """Of the random vectors; default PyTorch's, or that of an explicit tensor."""
+    """That of the random vectors; default: PyTorch's, or that of an explicit tensor."""
     device: torch.device | str | None
-    """Of the random vectors; default PyTorch's, or that of an explicit tensor."""
+    """That of the random vectors; default: PyTorch's, or that of an explicit tensor."""
 
 
 class VectorOptions(CommonOptions, total=False):

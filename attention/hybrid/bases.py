@@ -30,7 +30,7 @@ class HybridOptions(CommonOptions, total=False):
     """Options of every hybrid of two bases."""
 
     kernel: str
-    """As in `MapOptions`."""
+    """See `MapOptions`."""
     projection: Projection
     """Name of a coupling, default "orthogonal"; an explicit tensor, (m, d) with shared projections,
     otherwise (2m, d) with the rows of the first base first; or, without shared projections, a pair

@@ -31,7 +31,7 @@ _TOOL_FRICTION = 0.3
 
 
 class ArmModel:
-    """What does not change between episodes: the URDF's text and the kinematics.
+    """The constant part of an arm: the URDF's text and the kinematics.
 
     Args:
         config: the task's settings.
@@ -115,7 +115,7 @@ class Arm(HoldsPhysics):
         )
 
     def tool_pose(self) -> tuple[Floats, Floats]:
-        """Where the tool really is: position, metres, and (roll, pitch, yaw), radians."""
+        """Return the tool's actual position, metres, and (roll, pitch, yaw), radians."""
         state = self._client.getLinkState(self.body, self.tool, computeForwardKinematics=1)
         return np.array(state[4]), np.array(self._client.getEulerFromQuaternion(state[5]))
 

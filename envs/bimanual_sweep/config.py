@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass
 __all__ = ["CAMERA_RANGE_M", "BimanualSweepConfig", "SweepCameraConfig"]
 
 CAMERA_RANGE_M = (0.35, 2.6)
-"""What is nearer to the camera or further away is not drawn."""
+"""Near and far clipping planes, metres."""
 _LONGEST_TABLE_M = 20.0
 
 

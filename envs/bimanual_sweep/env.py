@@ -149,12 +149,12 @@ class BimanualSweepEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float
 
     @property
     def geometry(self) -> Geometry:
-        """Where the cameras stand in the world, and how they look."""
+        """Positions and orientations of the cameras in the world."""
         return geometry(self.config)
 
     @property
     def signals(self) -> tuple[Signal, ...]:
-        """What the numbers of observation and action are."""
+        """Meaning of the numbers of observations and actions."""
         return signals()
 
     def expert_action(self) -> NDArray[np.float32]:

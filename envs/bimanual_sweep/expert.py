@@ -153,7 +153,7 @@ class SweepExpert:
 
 
 class _Tools:
-    """What the targets of both tools mean together."""
+    """Joint description of the targets of both tools."""
 
     def __init__(self, targets: Floats) -> None:
         self.targets = targets

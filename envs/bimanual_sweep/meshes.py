@@ -35,7 +35,7 @@ class Movers(NamedTuple):
 
     @classmethod
     def of(cls, client: BulletClient, bodies: Sequence[int]) -> "Movers | None":
-        """Of bodies of a client; None where a shape is not known.
+        """Find the moving bodies of a client; None where a shape is not known.
 
         That is a mesh, or a cylinder of another size than the arms have.
         """
@@ -71,7 +71,7 @@ class Movers(NamedTuple):
         return cls(meshes, tuple(links))
 
     def poses(self, client: BulletClient) -> tuple[Floats, Floats]:
-        """Where the bodies of `Meshes.bodies` are now, (n, 3), and their quaternions, (n, 4)."""
+        """Return current positions (n, 3) and quaternions (n, 4) of `Meshes.bodies`."""
         found = []
         for body, links in self.links:
             if _BASE in links:

@@ -268,7 +268,7 @@ def _product(left: Singles, right: Singles) -> Singles:
 
 @compiled
 def _inverse_transposed(matrix: Singles) -> Singles:
-    """Of (4, 4), by cofactors."""
+    """Return the inverse transpose of a (4, 4) matrix, by cofactors."""
     out = np.empty((4, 4), np.float32)
     for i in range(4):
         for j in range(4):

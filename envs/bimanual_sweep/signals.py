@@ -9,7 +9,7 @@ _ARMS, _UNITS, _ORDERS = ("left", "right"), ("m", "rad"), ("x, y, z", "roll, pit
 
 
 def signals() -> tuple[Signal, ...]:
-    """Of the observation and the action."""
+    """Return the signals of the observation and the action."""
     found = [Signal("rgb", "the camera's picture, rows from the top", frame="camera",
                     order="row, column, colour (red, green, blue)")]  # fmt: skip
     whats = (("pose", "{} tool as it is"), (ACTION, "change of the {} tool's target"))

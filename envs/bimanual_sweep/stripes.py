@@ -1,4 +1,4 @@
-"""Where to sweep: stripes across the table, scored by the balls that they catch."""
+"""Choice of where to sweep: stripes across the table, scored by the balls that they catch."""
 
 import math
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Stripe:
 
     @property
     def ends_m(self) -> tuple[Floats, Floats]:
-        """Where the left and the right tool begin, (x, y)."""
+        """Initial positions of the left and the right tool, (x, y)."""
         along = np.array([-math.sin(self.yaw_rad), math.cos(self.yaw_rad)])
         return self.centre_m + along * self.left_m, self.centre_m - along * self.right_m
 

@@ -1,4 +1,4 @@
-"""What the two tools are asked to do: their target poses, and the joint angles that meet them."""
+"""Target poses of the two tools, and joint angles that reach them."""
 
 import math
 from itertools import product

@@ -40,7 +40,7 @@ def blade_width_m(config: BimanualSweepConfig, side: int) -> float:
 
 
 def half_width_m(config: BimanualSweepConfig) -> float:
-    """From the middle of the wider tool to the outside of its walls."""
+    """Return the distance from the middle of the wider tool to the outside of its walls."""
     return config.blade_width_m / 2 + config.blade_plate_m
 
 

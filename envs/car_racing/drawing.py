@@ -45,7 +45,7 @@ class FastCarRacing(CarRacing):
         return super()._render(mode)
 
     def picture(self) -> Any:
-        """What is seen now, (96, 96, 3) uint8."""
+        """Return the current image, (96, 96, 3) uint8."""
         self.state = super()._render("state_pixels")
         return self.state
 

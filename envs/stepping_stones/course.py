@@ -42,7 +42,7 @@ class Course(Protocol):
         """Stones, then clutter, whose corners are given by the path, in the world."""
 
     def near(self, boxes: Boxes, position_m: Floats, reach_m: tuple[float, float]) -> Boxes:
-        """Those that are no farther from the base than so far behind and ahead."""
+        """Return the boxes from `reach_m[0]` behind the base to `reach_m[1]` ahead of it."""
 
     def command(self, action: Floats) -> FootholdCommand:
         """The command of the walking controller for an action."""

@@ -42,7 +42,7 @@ NOMINAL_TOES_M = forward(POSTURE_RAD).toes_m
 
 @dataclass(frozen=True)
 class FootholdCommand:
-    """What the policy asks for until its next decision; legs FR, FL, RR, RL.
+    """Command of the policy until its next decision; legs FR, FL, RR, RL.
 
     Attributes:
         offsets_m: (4, 2) forward and lateral displacement of each leg's next foothold from its
@@ -148,7 +148,7 @@ class Locomotion:
         return min(max(wanted_m_s, 0.0), SPEED_LIMIT_M_S)
 
     def _wanted_yaw_rate_rad_s(self) -> float:
-        """That which turns the robot to the row's heading, 0."""
+        """Return the yaw rate that turns the robot to the row's heading, 0."""
         yaw = self.estimate.euler_rad[2]
         return min(max(-yaw, -YAW_RATE_LIMIT_RAD_S), YAW_RATE_LIMIT_RAD_S)
 

@@ -18,7 +18,7 @@ _STRAIGHT_M = 0.35  # before the first half circle begins: about the first stone
 
 @dataclass(frozen=True)
 class Place:
-    """Where a point is by a path.
+    """Position of a point relative to a path.
 
     Attributes:
         along_m: arc length of the path's nearest point.
@@ -63,7 +63,7 @@ class Path:
         return self.curvature_per_m * (1 - 2 * (lap % 2))
 
     def place(self, point_m: Floats) -> Place:
-        """Where a point (2,) near the path is by it."""
+        """Return the position of a point (2,) relative to the path near it."""
         x, y = (float(part) for part in point_m[:2])
         if self.curvature_per_m == 0:
             return Place(x, y, 0.0)

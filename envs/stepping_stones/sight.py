@@ -69,7 +69,7 @@ class Sight:
 
     @property
     def geometry(self) -> Geometry:
-        """Of the present episode."""
+        """Geometry of the current episode."""
         return _geometry(self._config, self._poses.cameras)
 
     def reach_m(self, height_m: float) -> tuple[float, float]:

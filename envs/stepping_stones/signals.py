@@ -11,7 +11,7 @@ _LEGS = "FR, FL, RR, RL"
 
 
 def signals(config: SteppingStonesConfig, keys: dict[str, tuple[str, ...]]) -> tuple[Signal, ...]:
-    """Of the observation and the action.
+    """Return the signals of the observation and the action.
 
     Args:
         config: the environment's settings.

@@ -83,7 +83,7 @@ class MpcWeights:
 
 
 class _Horizon(NamedTuple):
-    """What of a problem does not change; H steps, B blocks.
+    """The constant part of a problem; H steps, B blocks.
 
     Attributes:
         time_s: (H,) of each step's end.

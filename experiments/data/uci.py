@@ -42,7 +42,7 @@ def _sources() -> dict[str, Source]:
 
 
 SOURCES = _sources()
-"""By name."""
+"""Sources of the data sets by name."""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class Corpus(NamedTuple):
     test: Tensor
     """(tokens,), int64."""
     words: tuple[str, ...]
-    """By number."""
+    """Words, in the order of their token numbers."""
 
     def to(self, device: str) -> Corpus:
         """A copy on a PyTorch device."""

@@ -148,7 +148,7 @@ def measure_map(
 
 @torch.no_grad()
 def measure(arguments: Arguments) -> dict[str, Any]:
-    """By kind of data: `maps`, one entry per map and F, and the two `references`."""
+    """Return, by kind of data, `maps`, one entry per map and F, and the two `references`."""
     size: dict[str, Any] = QUICK if arguments.quick else FULL
     length, features, draws, seed = *size.values(), arguments.seed
     results = {}

@@ -37,7 +37,7 @@ FIGURE_8 = ("iid", "orthogonal", "simplex", "simplex_plus")
 MULTIPLES = (1, 2, 4, 10)
 """m / d."""
 FIGURE_8_DRAWS = 500
-"""At most so many where m > d, however many the tables get: there the curves are smooth."""
+"""Largest number of draws where m > d, whatever the tables use: there the curves are smooth."""
 WIDTH = 2048
 """Features made at a time, of as many draws as fit."""
 CRT_M = 128

@@ -59,7 +59,7 @@ class SpeechConfig(TransformerConfig):
     fitting: Fitting = Fitting(steps=3000, learning_rate=2e-3, warmup_steps=300, measure_every=500)
     """A step is a batch of new strings."""
     strings: StringSettings = StringSettings()
-    """To learn from and to test on."""
+    """Strings for training and testing."""
     batch: int = Field(default=16, ge=1)
     """Strings of a step."""
     mels: int = Field(default=40, ge=1, le=128)
@@ -76,7 +76,7 @@ class SpeechConfig(TransformerConfig):
     """Recordings of each digit and speaker, from index 5 on, that are not learned from; curves are
     measured on strings of them."""
     held_out_strings: int = Field(default=100, ge=1, le=10_000)
-    """For curves."""
+    """Number of held-out strings, for the learning curves."""
     test_strings: int = Field(default=500, ge=1, le=10_000)
     """The same for all models."""
 

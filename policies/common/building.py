@@ -21,9 +21,9 @@ from policies.vision_performer.config import PooledPolicyConfig, VisionPolicyCon
 from policies.vision_performer.policy import fits_implicit, observed
 
 _MOST_TOKENS = 2**15
-"""Of all images together; two cameras of 96 x 128 pixels have 24,576 tokens."""
+"""Largest number of tokens of all images; two cameras of 96 x 128 pixels have 24,576."""
 _MOST_SEEN = 2**28
-"""Numbers of all tokens together, which overlapping patches multiply."""
+"""Largest total size of all tokens, which overlapping patches multiply."""
 _MOST_FEATURES, _MOST_HYBRID_FEATURES, _MOST_OF_HEADS = 2**12, 2**14, 2**16
 """Random vectors m of a map; for hybrids, whose features are products, m n, or m for each pair of
 clusters; and m in all heads together: tens of times what pays."""

@@ -70,7 +70,7 @@ EXACT = "softmax"
 CONTROLLERS = ("auto", "vote", "mlp", "lstm", "gru")
 """Built-in values of `PolicyConfig.controller`."""
 SCALED = tuple(name for name in CONTROLLERS if name != "vote")
-"""Those whose last layer `init_output` scales; auto is mlp then."""
+"""Controllers whose last layer `init_output` scales; auto is mlp then."""
 Projection = Literal[
     "fast_simplex", "hadamard", "halton", "iid", "orthogonal", "simplex", "simplex_plus"
 ]

@@ -23,7 +23,7 @@ from policies.place_memory.config import CUE
 POSE = 6
 """Numbers of a camera's pose: place, then pitch, yaw and roll."""
 LANE_M = 0.18
-"""To either side, where the feet are: the ground that is remembered."""
+"""Half width of the remembered ground on either side of the feet, metres."""
 MIDDLE_M, SPAN_M = 0.45, 0.3
 """Middle and half the length of the ground ahead that a camera may see."""
 _DOWN = 0.05  # rays that fall by less a metre of depth meet the plane nowhere near

@@ -134,7 +134,7 @@ class VoteController(TemplateVotes):
         return self._votes(profile), self._speed(values, lateral_m, normal[:, plan.proprio])
 
     def _ground(self, proprio: Tensor) -> tuple[Tensor, Tensor]:
-        """Where each pixel's ray meets the stones' plane: forward and lateral, level frame."""
+        """Return where pixels' rays meet the stones' plane: forward and lateral, level frame."""
         footholds = self.plan.footholds
         rotation = levelled(proprio[:, footholds.attitude]).unsqueeze(1)
         ray, camera = (rotation @ self.rays).unbind(1)  # (batch, 3, pixels)

@@ -100,7 +100,7 @@ class GroundView:
             self._choose()
 
     def _choose(self) -> None:
-        """For each pixel of the view four of the cameras' pixels, with weights."""
+        """Choose four camera pixels, with weights, for each pixel of the view."""
         ends = np.cumsum([0, *(camera.rays[..., 0].size for camera in self._cameras)])
         index, weight, shift, seen, ground, chosen = [], [], [], [], [], []
         for own in self._own:
@@ -191,7 +191,7 @@ class VotePlan:
     view: GroundView
     footholds: Footholds
     proprio: slice
-    """Where in the observation's vector the footholds' slices are."""
+    """Find the slices of the footholds in the observation's vector."""
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -88,7 +88,7 @@ class ImplicitAttentionExtractor(BaseFeaturesExtractor):
         return self.policy.numbers(parts).tanh()
 
     def train(self, mode: bool = True) -> "ImplicitAttentionExtractor":
-        """As for any module; statistics of training mode take effect when it ends."""
+        """Set the mode; statistics that were gathered in training take effect when it ends."""
         if not mode and self.pending.count > 0:
             total = self.running_statistics.statistics.merge(self.pending.statistics)
             self.running_statistics.statistics = total

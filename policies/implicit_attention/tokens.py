@@ -1,4 +1,4 @@
-"""From images to tokens and back."""
+"""Conversion of images to tokens and back."""
 
 import math
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class Grid:
 
     @property
     def tokens(self) -> int:
-        """In all images."""
+        """Number of tokens of all images."""
         return self.count * self.rows * self.columns
 
     @property

@@ -91,7 +91,7 @@ class PlaceMemoryConfig(SeeingConfig):
     reach_m: float = Field(default=0.2, gt=0, le=1)
     """How far ahead of and behind its nominal foothold a leg reads, metres."""
     spacing_m: float = Field(default=0.01, gt=0, le=0.2)
-    """From one place that is read to the next, metres."""
+    """Distance from one place that is read to the next, metres."""
     hole_m: float = Field(default=0.025, gt=0, le=0.5)
     """How far below the plane of the stones' tops a pixel is a hole, metres."""
     decision_s: float = Field(default=0.05, gt=0, le=10)

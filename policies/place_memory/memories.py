@@ -205,7 +205,7 @@ class ExactState(NamedTuple):
     holes: Tensor
     log_weight: Tensor
     age: Tensor
-    """In steps; infinite where there is no token."""
+    """Age of each token in steps; infinite where there is no token."""
 
 
 class ExactPlaces(SteppedPlaces):

@@ -137,7 +137,7 @@ class Encoder(nn.Module):
         raise NotImplementedError
 
     def _pooled(self, encoded: Tensor) -> Tensor:
-        """What is read of the images' encoded tokens, (batch, tokens, dim) -> (batch, k)."""
+        """Read out the images' encoded tokens, (batch, tokens, dim) -> (batch, k)."""
         return encoded.mean(1) if self.read is None else self.read(encoded).flatten(1)
 
     @torch.no_grad()

@@ -55,7 +55,7 @@ class BCProgress(Progress):
 
     episodes: Count = 0
     data_sha256: list[str] = field(default_factory=list)
-    """Of the demonstrations of each iteration; empty in runs of earlier versions."""
+    """Checksums of the demonstrations of each iteration; empty in runs of earlier versions."""
 
 
 @dataclass(frozen=True, config=State)

@@ -38,7 +38,7 @@ class PGPEConfig:
     sigma_learning_rate: float = Field(default=0.1, ge=0, le=1e6)
     """Learning rate of the standard deviations; 0 keeps them."""
     optimizer: Literal["clipup", "adam"] = "clipup"
-    """What follows the gradient: ClipUp (Toklu et al. 2020) or Adam."""
+    """Optimiser of the centre: ClipUp (Toklu et al. 2020) or Adam."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -73,7 +73,7 @@ class ESConfig(JobConfig):
     terrains: int = Field(default=2, ge=1, le=10_000)
     """Episodes of each candidate an iteration, each on its own terrain."""
     common_terrains: Literal["pair", "population"] = "population"
-    """Who shares terrains (and noise): candidates 2i and 2i + 1, or all candidates."""
+    """Candidates that share terrains (and noise): 2i and 2i + 1, or all."""
     center_terrains: int = Field(default=2, ge=1, le=10_000)
     """Episodes of the centre an iteration; their mean is `center_reward`."""
     ray_address: str | None = None

@@ -60,7 +60,7 @@ class Task(EpisodeTask):
     learner: dict[str, NDArray[Any]]
     """The policy's `state_dict`."""
     log_std: NDArray[np.float32] | None
-    """Of the noise on numbers; None: no exploration, and no steps are recorded."""
+    """Log standard deviation of the action noise; None: no exploration, and no recorded steps."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What training does with the feature maps of a policy: fit them, or exchange them.
+"""Fitting and exchange of a policy's feature maps in training.
 
 Fitting. Before training only the length of queries and keys is known
 (`policies.common.feature_maps`). Every trainer therefore fits data-dependent maps (the A of OPRF,
@@ -28,7 +28,7 @@ from training.io.config import UserError
 T = TypeVar("T")
 
 OBSERVATIONS = 32
-"""At most so many are fitted to."""
+"""Largest number of observations that maps are fitted to."""
 
 
 def is_due(fit_after: int | None, fitted: bool, updates: int) -> bool:
@@ -66,7 +66,7 @@ def sound() -> Iterator[None]:
 
 
 def evenly(count: int, most: int) -> NDArray[np.int64]:
-    """At most `most` of the indices below `count`, spread evenly."""
+    """Return at most `most` of the indices below `count`, spread evenly."""
     return np.linspace(0, count - 1, min(count, most)).round().astype(np.int64)
 
 

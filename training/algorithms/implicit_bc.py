@@ -110,7 +110,7 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
     Saved = ImplicitSaved
     opens_pool = False  # closed-loop evaluations are rare
     policy: VisionPerformerPolicy
-    """With the statistics of the frames to train on."""
+    """Policy with the statistics of the training frames."""
 
     @classmethod
     def columns(cls, env_id: str) -> tuple[str, ...]:

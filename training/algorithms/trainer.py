@@ -85,7 +85,7 @@ class Trainer:
     """Instead of `algorithm`: a module with a training loop of its own, as `columns(env_id)`,
     `prepare(config, start)`, which returns a `training.runner.Algorithm`, and `train(job, run)`."""
     summary: str = ""
-    """What --help says."""
+    """Description in --help."""
     preset: str = ""
     """File among the package's configs that its command reads when none is given."""
     where: str = ""

@@ -40,11 +40,11 @@ class Task:
     parameters: Tensor
     """Searched parameters of the policy, (parameters,) float64."""
     statistics: policies.RunningStatistics
-    """What observations are normalised by, frozen during an iteration."""
+    """Statistics that normalise observations, constant during an iteration."""
     seed: int
     options: dict[str, Any]
     maps: dict[str, Tensor] = dataclasses.field(default_factory=dict)
-    """What the policy's feature maps were fitted to since the pool was opened; may be empty."""
+    """Parameters of feature maps fitted since the pool was opened; may be empty."""
     kept: int = 0
     """How many of the observations seen the outcome is to hold."""
     __str__ = EpisodeTask.__str__

@@ -1,4 +1,4 @@
-"""What an Implicit Attention Policy attends to: the pixels that it keeps, compared with chance.
+"""Gaze statistics of an Implicit Attention Policy: the pixels that it keeps, against chance.
 
 The scripted oracle acts, so that every policy sees the same views. A pixel lies past the stones, or
 more generally the ground, if its depth exceeds `edges.past_m` of the task's description. A pixel

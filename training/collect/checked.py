@@ -284,7 +284,7 @@ def truth(value: Any) -> bool | None:
 
 
 def _inner(what: str, name: Any) -> str:
-    """What a part of a nested observation is called."""
+    """Return the name of a part of a nested observation."""
     return f"observation {name}" if what == _OBSERVATION else f"{what}.{name}"
 
 
@@ -298,7 +298,7 @@ def _example(array: NDArray[Any]) -> str:
 
 
 def _kind(value: Any) -> str:
-    """What came, for a sentence."""
+    """Describe a received value in an error message."""
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype} of shape {value.shape}"
     if isinstance(value, tuple):

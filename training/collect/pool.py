@@ -196,7 +196,7 @@ def startup_error(error: BaseException) -> UserError:
 
 
 def answer(work: Callable[[Any], R], task: Any) -> Event:
-    """In a worker's process: the event of a task."""
+    """Run a task in a worker process and return its event."""
     try:
         return work(task), None
     except BaseException as error:

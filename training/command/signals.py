@@ -135,7 +135,7 @@ def exit_status(command: Callable[[], int]) -> int:
 
 
 def _interruptible(command: Callable[[], int]) -> int:
-    """As `exit_status`, but raises Interrupted, at any line of it."""
+    """Like `exit_status`, but raises Interrupted, at any line of the command."""
     _signals.running = True
     try:
         sys.unraisablehook = _repeating(sys.unraisablehook)

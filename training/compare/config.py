@@ -67,7 +67,7 @@ class PointConfig:
     """One place on a curve."""
 
     x: float
-    """Where it is drawn, in the unit that `xlabel` names."""
+    """Position on the x axis, in the unit that `xlabel` names."""
     set: dict[str, Any] = field(default_factory=dict)
     """Settings of the environment there, beside those of `env`; none: the task itself, of which
     the first episodes are taken."""

@@ -341,7 +341,7 @@ class Comparison(ABC):
 
     @contextmanager
     def file_errors(self) -> Iterator[None]:
-        """Where the system refuses to read or write, a UserError that says so."""
+        """A context that turns errors of reading and writing into a UserError."""
         try:
             yield
         except BrokenPipeError:

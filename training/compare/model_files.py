@@ -158,9 +158,9 @@ class Measured:
     """The file of the costs."""
 
     measured: dict[str, Any]
-    """By variant, all that they follow from."""
+    """All inputs of the costs, by variant."""
     costs: dict[str, Cost]
-    """By variant."""
+    """Costs by variant."""
     provenance: Provenance
 
 
@@ -185,7 +185,7 @@ class CostJob(Job):
         return self.out / "costs.json"
 
     def _measured(self) -> dict[str, Any]:
-        """By variant, all that the costs follow from."""
+        """Return all inputs of the costs, by variant."""
         measured = {}
         for run in self.runs:
             policy = _policy_facts(run.job.policy)

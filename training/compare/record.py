@@ -43,13 +43,13 @@ class Facts:
     tables: dict[str, str]
     """SHA-256 of each."""
     numbers: dict[Name, tuple[str, ...]]
-    """By evaluation, the names of its episodes' numbers."""
+    """Names of the episodes' numbers, by evaluation."""
     evaluations: dict[Name, dict[str, Any]]
-    """By evaluation, what else its file says."""
+    """Other contents of the file, by evaluation."""
     runs: dict[Name, dict[str, str]]
-    """By run, its configuration and provenance as text, and the head of its metrics."""
+    """Configuration and provenance as text, and the head of the metrics, by run."""
     gaze: dict[Name, str]
-    """By run, where its policy looks, as text."""
+    """Gaze statistics as text, by run."""
     costs: str | None = None
     """The file of the costs, as text."""
 
@@ -58,7 +58,7 @@ Row = dict[str, str]
 
 
 Columns = Mapping[str, Mapping[str, Any]]
-"""By the name of a file, columns that say for readers of the tables what it is."""
+"""Columns that describe a file to readers of the tables, by file name."""
 
 
 def pack(out: Path, record: Path, runs: Columns, evaluations: Columns) -> None:

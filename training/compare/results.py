@@ -186,7 +186,7 @@ class Results:
     variants: dict[str, Row] = field(default_factory=dict)
     references: dict[str, Row] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    """Where the costs were measured."""
+    """Machine on which the costs were measured."""
     _read: dict[Any, Scores | None] = field(default_factory=dict, repr=False)
 
     @property

@@ -170,7 +170,7 @@ class TrainingJob(Job):
 
 
 def iterations_made(run: Path) -> int:
-    """By a run's last checkpoint; by its metrics, where all checkpoints were removed."""
+    """Return the iterations of a run's last checkpoint, or of its metrics if it has none."""
     saved = checkpoint.in_run(run)
     if saved:
         return checkpoint.iteration_of(saved[-1])

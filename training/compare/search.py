@@ -263,7 +263,7 @@ class Search:
         return self.made(study)
 
     def _sampler(self, number: int) -> Any:
-        """What chooses the trial of this number."""
+        """Return the sampler that chooses the trial of this number."""
         import optuna
 
         seed = int(np.random.default_rng((self.seed, number)).integers(2**31))

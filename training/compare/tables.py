@@ -20,7 +20,7 @@ from training.io.state_files import read_json
 from training.reports.html import Column, Table, around, between, millions, table_of
 
 Pairs = Mapping[str, Sequence[tuple[str, int]]]
-"""By the name of a line or row, the variants and seeds that it is the mean of."""
+"""Variants and seeds whose mean a line or row shows, by its name."""
 
 
 def results_table(results: Results) -> Table | None:
@@ -354,7 +354,7 @@ _ACROSS = (
 
 
 def gaze(results: Results) -> tuple[Table, str, str] | None:
-    """Where policies look, and the two remarks below; None where it is not measured."""
+    """Table of gaze statistics with two remarks; None if they were not measured."""
     files = [(run, GazeJob.path_of(run.directory)) for run in results.runs]
     measured = [(run, read_json(Gaze, path)) for run, path in files if path.is_file()]
     rows = []

@@ -26,7 +26,7 @@ INTERVENTIONS = ("swap", "freeze", "blank", "shuffle")
 Images = dict[str, NDArray[Any]]
 """Images of one observation by the names of its parts."""
 Substitute = Callable[[int, Images], Images]
-"""What is shown at a step in place of the images there."""
+"""Images that replace those of a step."""
 
 
 def image_keys(space: gymnasium.Space[Any]) -> list[str]:

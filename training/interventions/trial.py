@@ -218,7 +218,7 @@ def sight_of(
     workers: int,
     progress: bool = False,
 ) -> Report:
-    """As `sight`, also for an agent, with a progress bar."""
+    """Like `sight`, but also for an agent, and with a progress bar."""
     if not seeds or len(set(seeds)) < len(seeds):
         raise UserError(f"seeds must be at least one, all different, got {list(seeds)}")
     unknown = [kind for kind in interventions if kind not in INTERVENTIONS]

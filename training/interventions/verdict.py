@@ -34,9 +34,9 @@ class Evidence:
     """The effect of an intervention, measured by one outcome."""
 
     name: str
-    """In words."""
+    """Name of the intervention."""
     lost: NDArray[np.float64]
-    """What each scene lost, (scenes,)."""
+    """Loss of reward in each scene, (scenes,)."""
     to_lose: float | None
     """How far the policy lies above the floor; None if it does not or may not."""
     p: float

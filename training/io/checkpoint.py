@@ -131,7 +131,7 @@ def load(path: str | Path) -> Checkpoint:
 
 
 def read(path: Path) -> Checkpoint:
-    """As `load`, but errors only concern this file."""
+    """Like `load`, but errors concern this file alone."""
     if not os.path.isfile(path):  # unlike Path's, False for impossible names
         raise UserError(f"there is no checkpoint {path}")
     metadata, layout = read_header(path)

@@ -24,7 +24,7 @@ from training.io.yaml_text import to_yaml as to_yaml
 
 T = TypeVar("T")
 _NAMED = {"DIR": "a directory", "FILE": "a file", "RUN": "a run directory"}
-"""What an option names, by its metavar."""
+"""Nouns for an option's value, by its metavar."""
 FORMER = {"--anyway": "--force", "--arms": "--variants", "--orders": "--claims"}
 """Former names of options, which still work, and their names now."""
 
@@ -45,7 +45,7 @@ class ArgumentParser(argparse.ArgumentParser):
         raise UserError(f"{self.prog}: {message} (--help lists what is allowed){hint}")
 
     def parse_known_args(self, *given: Any, **more: Any) -> Any:
-        """As in argparse, but an empty file or directory name, such as from an unset shell
+        """Like argparse's method, but an empty file or directory name, such as from an unset shell
         variable, is a UserError instead of the default. A former option prints its new name."""
         words = given[0] if given and given[0] is not None else sys.argv[1:]
         found, rest = super().parse_known_args(*given, **more)

@@ -73,7 +73,7 @@ def merge(into: dict[str, Any], new: dict[str, Any]) -> None:
 def merge_distinct(
     into: dict[str, Any], new: dict[str, Any], where: str, into_key: str = "", new_key: str = ""
 ) -> None:
-    """As `merge`, but raises UserError if `into` has another value for a setting of `new`.
+    """Like `merge`, but raises UserError if `into` has another value for a setting of `new`.
 
     `into_key` and `new_key` stand before the keys of either in the error ("env.").
     """

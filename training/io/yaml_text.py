@@ -65,7 +65,7 @@ class _Loader(yaml.SafeLoader):
         self._composed = self._built = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """As in the base class, but rejects too many nodes before they take memory."""
+        """Compose a node, but reject too many of them before they take memory."""
         node = super().compose_node(parent, index)
         self._composed = self._counted(self._composed, node)
         return node

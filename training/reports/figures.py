@@ -48,7 +48,7 @@ class Line:
     number: int
     """Which colour and pattern."""
     name: str
-    """Of a variant, or of a scripted policy."""
+    """Name of a variant or a scripted policy."""
     x: np.ndarray
     y: np.ndarray
     low: np.ndarray
