@@ -40,10 +40,17 @@ def factor(decay: Tensor) -> Factor:
 
 def _split(decay: Tensor) -> tuple[Tensor, Tensor]:
     """Return m and e with decay = m 2^e; e has no gradient."""
+    decay = without_subnormal(decay)
     size = decay.detach()
-    least = round(math.log2(torch.finfo(size.dtype).tiny))
-    exponent = size.masked_fill(size == 0, 1).log2().ceil().clamp_min(least)
+    exponent = size.masked_fill(size == 0, 1).log2().ceil()
     return decay * (-exponent).exp2(), exponent
+
+
+def without_subnormal(decay: Tensor) -> Tensor:
+    """Return the decay with 0 for numbers below the smallest normal one, in whose products the
+    gradients would lose their digits. The gradient is that of the decay."""
+    size = decay.detach()
+    return decay - size.masked_fill(size >= torch.finfo(size.dtype).tiny, 0)
 
 
 def between(factors: Tensor) -> Tensor:

@@ -78,6 +78,7 @@ class Policy:
             )
         self.late: Late = late
         self._max_age_s = self.contract.max_age_s if max_age_s is None else max_age_s
+        self._path = folder / MODELS["onnx"]
         self._session = _session(folder, self.contract, memory_bytes)
         plan = self.contract.plan
         self._noise = SearchNoise(plan, self.contract.seed) if self.contract.noise else None
@@ -109,7 +110,8 @@ class Policy:
             `late` selects; the recurrent state then stays unchanged.
 
         Raises:
-            ValueError: one sentence, for an observation that does not match the contract.
+            ValueError: one sentence, for an observation that does not match the contract, and for a
+                model that fails, for example because it needs more memory than the limit.
             UnfitError: a ValueError, if only its numbers do not: NaN, infinite or out of bounds.
             StaleError: if it is too old and `late` is "error".
             FloatingPointError: if the model returns numbers that are not finite.
@@ -120,7 +122,11 @@ class Policy:
         feeds = {**given, **self._states}
         if self._noise is not None and self.contract.noise is not None:
             feeds[self.contract.noise] = self._noise.next()
-        found = dict(zip(self._outputs, self._session.run(self._outputs, feeds), strict=True))
+        try:
+            outputs = self._session.run(self._outputs, feeds)
+        except Exception as error:  # ONNX Runtime's own errors have no public class
+            raise ValueError(f"{self._path} cannot be run: {_reason(error)}") from None
+        found = dict(zip(self._outputs, outputs, strict=True))
         for name, value in found.items():
             if value.dtype.kind == "f" and not np.isfinite(value).all():
                 raise FloatingPointError(
@@ -262,10 +268,13 @@ def _session(folder: Path, contract: Contract, memory_bytes: int) -> onnxruntime
     try:
         session = onnxruntime.InferenceSession(data, options, ["CPUExecutionProvider"])
     except Exception as error:  # ONNX Runtime's own errors have no public class
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"{folder / name} cannot be loaded: {reason}") from None
+        raise ValueError(f"{folder / name} cannot be loaded: {_reason(error)}") from None
     _check_ports(session, contract, folder / name)
     return session
+
+
+def _reason(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 _limited: list[int] = []

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from attention.causal import slices
-from attention.decays import between, since_start
+from attention.decays import between, since_start, without_subnormal
 from attention.memory.tokens import Written
 from attention.products import Features, product
 from attention.tracing import is_exporting
@@ -78,7 +78,7 @@ def write_frames(state: DeltaState, tokens: Written, decay: Tensor) -> DeltaStat
         only = tokens.frame()
         return DeltaState(write(state, only, decay[..., 0]).values.unsqueeze(-3))
     keys, values, rates = _unit_tokens(tokens, slice(None))
-    factors = decay.unsqueeze(-1)
+    factors = without_subnormal(decay).unsqueeze(-1)
     # The decay comes before the first token of a frame.
     by_token = torch.cat((factors, factors.new_ones(*decay.shape, length - 1)), -1)
     k, v, b, d = (t.flatten(-3, -2) for t in (keys, values, rates, by_token.unsqueeze(-1)))

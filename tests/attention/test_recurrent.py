@@ -200,6 +200,8 @@ def _recursion(phi_q: Tensor, phi_k: Tensor, v: Tensor, decay: Tensor) -> Tensor
 DECAYS = {
     "1e-10": lambda d: d.index_fill(-2, torch.arange(0, 130, 3), 1e-10),
     "1e-30": lambda d: d.index_fill(-2, torch.arange(0, 130, 3), 1e-30),
+    "1e-45": lambda d: d.index_fill(-2, torch.arange(0, 130, 3), 1e-45),
+    "5e-324": lambda d: d.index_fill(-2, torch.arange(0, 130, 3), 5e-324),
     "begins of sequences": lambda d: d.index_fill(-2, torch.arange(0, 130, 7), 0.0),
     "zeros": torch.zeros_like,
     "ones": torch.ones_like,

@@ -24,6 +24,20 @@ def boom(*_):
     raise RuntimeError("simulator\nexploded")
 
 
+class NoTextError(Exception):
+    """An error that cannot be printed."""
+
+    def __str__(self):
+        raise ValueError
+
+
+def fails_with(error):
+    def change(*_):
+        raise error
+
+    return change
+
+
 def scaled(factor, kind=np.float32):
     return lambda value: (value * factor).astype(kind)
 
@@ -50,6 +64,8 @@ BROKEN = [
     ("step", lambda found: (*found[:2], *found[3:]), "step returned a tuple of 4"),
     ("step", list, "step returned ["),
     ("step", boom, f"failed at step {AT} of the episode with seed 7: RuntimeError: simulator"),
+    ("step", fails_with(SystemExit(3)), f"failed at step {AT} of the episode with seed 7: SystemE"),
+    ("step", fails_with(NoTextError()), "with seed 7: NoTextError ("),
     ("observation", None, "the observation is None, where a dict is needed"),
     ("observation", lambda found: found["numbers"], "the observation is an array of float32"),
     ("observation", without("marks"), "holds the keys numbers, pair, picture, where its"),
@@ -166,6 +182,18 @@ def test_success_has_two_names_and_one_meaning(key, value, right):
         episode = run_episode(env, Still(), 7)
     assert episode.success is right
     assert episode.info["success"] is right
+
+
+def test_an_environment_may_change_the_action_that_it_gets():
+    class Changing(fuzzed_env.FuzzedEnv):
+        def step(self, action):
+            action[...] = np.nan
+            return super().step(np.zeros(2))
+
+    env, action = Checked(Changing()), np.ones(2)
+    env.reset(seed=7)
+    env.step(action)
+    assert action.tolist() == [1, 1]
 
 
 def test_success_at_the_end_and_success_once_are_told_apart(tmp_path, capsys):

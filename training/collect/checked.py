@@ -37,7 +37,10 @@ def reason(error: BaseException) -> str:
     validation error.
     """
     missing = foveate_extras.explained("it", error)
-    said = " ".join(str(missing or error).split())
+    try:
+        said = " ".join(str(missing or error).split())
+    except Exception:  # of an exception whose text cannot be made
+        said = ""
     if said and isinstance(error, gymnasium.error.Error | ImportError | TypeError | ValueError):
         return said
     place = traceback.extract_tb(error.__traceback__)[-1]
@@ -78,10 +81,12 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self._read(observation, self._space, _OBSERVATION), self._info(info)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """One step, with everything checked."""
+        """One step, with everything checked. The environment may change the action, of which it
+        gets a copy."""
         self._step += 1
         self._when = ""
-        found = self._call(self.env.step, action)
+        given = action.copy() if isinstance(action, np.ndarray) else action
+        found = self._call(self.env.step, given)
         if not (isinstance(found, tuple) and len(found) == 5):
             self._refuse(
                 f"step returned {_kind(found)}, where (observation, reward, terminated, truncated, "
@@ -103,7 +108,10 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
             frame = self.env.render()
         except (UserError, NotImplementedError, DependencyNotInstalled):
             raise
-        except Exception as error:  # drawing needs drivers and windows that may be missing
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # drawing needs drivers and windows that may be missing
             raise UserError(f"{self._name} cannot be drawn here: {reason(error)}") from error
         if self.render_mode != "rgb_array" or frame is None:
             return frame
@@ -125,7 +133,7 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Close it; a failure is a warning, as the work is done."""
         try:
             self.env.close()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if sys.stderr is not None:
                 text = f"warning: {self._name} could not be closed: {reason(error)}"
                 print(text, file=sys.stderr)
@@ -145,7 +153,7 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
             return function(*values, **named)
         except (UserError, DependencyNotInstalled):
             raise
-        except Exception as error:  # a simulator can raise anything
+        except (Exception, SystemExit) as error:  # a simulator can raise anything
             raise EnvironmentFault(
                 f"{self._name} failed {self._moment()}: {reason(error)}"
             ) from error
