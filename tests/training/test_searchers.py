@@ -1,10 +1,14 @@
 """The searchers reach a known optimum, mirror their pairs, and resume exactly."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
+import configs
+from training import es
 from training.algorithms import searchers
-from training.algorithms.searchers import ARSConfig, CMAESConfig, PGPEConfig
+from training.algorithms.es_config import ES, ARSConfig, AutoConfig, CMAESConfig, PGPEConfig
 from training.io import checkpoint
 
 DIM = 12
@@ -189,3 +193,34 @@ def test_cma_survives_an_indefinite_covariance():
 def test_cma_refuses_a_covariance_that_is_too_large():
     with pytest.raises(ValueError, match=r"has 1001 parameters, and .* cmaes takes at most 1000"):
         searchers.build(CMAESConfig(), torch.zeros(1001), 8)
+
+
+@pytest.mark.parametrize(("parameters", "shape"), [(1000, (1000, 1000)), (1001, (1001,))])
+def test_the_default_chooses_the_covariance_by_the_number_of_parameters(parameters, shape):
+    center = torch.zeros(parameters)
+    found = searchers.build(AutoConfig(sigma=0.2), center, 6)
+    given = searchers.build(CMAESConfig(sigma=0.2, separable=len(shape) == 1), center, 6)
+    assert found.state()[0]["C"].shape == shape
+    assert torch.equal(found.ask(3), given.ask(3))
+
+
+def test_presets_keep_their_searcher_and_other_environments_get_the_default(tmp_path):
+    preset = Path(configs.__file__).with_name("stepping_stones.yaml")
+    elsewhere = ["env_id=CartPole-v1"]
+    assert ES.load(preset).searcher == CMAESConfig(sigma=0.5)
+    assert ES.load(preset, ["popsize=6"]).searcher == CMAESConfig(sigma=0.5)
+    assert ES.load(preset, elsewhere).searcher == AutoConfig()
+    given = ES.load(preset, [*elsewhere, "searcher.separable=true"]).searcher
+    assert given == CMAESConfig(sigma=0.5, separable=True)
+    own = tmp_path / "own.yaml"
+    own.write_text("env_id: CartPole-v1\n")
+    assert ES.load(own).searcher == AutoConfig()
+    own.write_text("env_id: CartPole-v1\nsearcher: {name: cmaes, sigma: 0.1}\n")
+    assert ES.load(own, ["env_id=Pendulum-v1"]).searcher == CMAESConfig(sigma=0.1)
+
+
+def test_many_parameters_train_by_default_and_the_choice_is_printed(tmp_path, capsys):
+    words = ["env_id=CartPole-v1", "iterations=1", "popsize=3", "terrains=1", "workers=1"]
+    assert es.main(["--out", str(tmp_path / "run"), "--set", *words, "policy.hidden=[50,50]"]) == 0
+    said = "2902 parameters, cmaes with a diagonal covariance (searcher.name = auto: full up to"
+    assert said in capsys.readouterr().out

@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass
 import envs
 from policies.common.feature_maps import map_state
 from training.algorithms import searchers
-from training.algorithms.es_config import ESConfig
+from training.algorithms.es_config import MOST_FOR_FULL_COVARIANCE, AutoConfig, ESConfig
 from training.algorithms.feature_maps import OBSERVATIONS, evenly, is_due, sound
 from training.algorithms.workers import (
     EpisodeWorker,
@@ -109,7 +109,14 @@ class EvolutionStrategies(Algorithm[ESConfig]):
         self.searcher.load_state(start.search, saved.search)
 
     def describe(self) -> str:
-        return f"{len(self.searcher.center)} parameters, {self.config.searcher.name}"
+        count, config = len(self.searcher.center), self.config.searcher
+        if not isinstance(config, AutoConfig):
+            return f"{count} parameters, {config.name}"
+        kind = "a diagonal" if config.choice(count).separable else "a full"
+        return (
+            f"{count} parameters, cmaes with {kind} covariance (searcher.name = auto: full up to "
+            f"{MOST_FOR_FULL_COVARIANCE} parameters)"
+        )
 
     def make_worker(self) -> Any:
         return partial(EpisodeWorker, self.policy.state_dict(), *self.settings)

@@ -11,6 +11,8 @@ from training.io import config as configuration
 from training.io.config import UserError
 
 _MOST_EPISODES = 10**6
+MOST_FOR_FULL_COVARIANCE = 1000
+"""Largest number of parameters of CMA-ES with a full covariance."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -57,7 +59,21 @@ class ARSConfig:
     """Draw the directions orthogonal to each other in blocks of the parameter count."""
 
 
-SearcherConfig = CMAESConfig | PGPEConfig | ARSConfig
+@dataclass(frozen=True, config=STRICT)
+class AutoConfig:
+    """CMA-ES, whose covariance is full or diagonal by the number of parameters."""
+
+    name: Literal["auto"] = "auto"
+    """cmaes up to 1,000 parameters; above, cmaes with separable = true."""
+    sigma: float = Field(default=0.5, gt=0, le=1e6)
+    """Initial standard deviation, in units of the policy's parameters."""
+
+    def choice(self, parameters: int) -> CMAESConfig:
+        """The searcher for a policy with so many parameters."""
+        return CMAESConfig(sigma=self.sigma, separable=parameters > MOST_FOR_FULL_COVARIANCE)
+
+
+SearcherConfig = CMAESConfig | PGPEConfig | ARSConfig | AutoConfig
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -80,7 +96,7 @@ class ESConfig(JobConfig):
     """Run them on this Ray cluster ("auto", "host:6379"), started with a token; null: here."""
     init_from: str | None = None
     """Start from this policy: a checkpoint, a run directory or the name of a shipped policy."""
-    searcher: SearcherConfig = Field(default=CMAESConfig(), discriminator="name")
+    searcher: SearcherConfig = Field(default=AutoConfig(), discriminator="name")
     """The searcher."""
     curriculum: tuple[dict[str, Any], ...] = Field(default=(), max_length=1000)
     """Levels, easiest first: reset options of the environment, e.g. {gap_m: [0.02, 0.06]}."""
@@ -95,7 +111,7 @@ class ESConfig(JobConfig):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        antithetic = self.searcher.name != "cmaes"
+        antithetic = self.searcher.name in ("pgpe", "ars")
         if antithetic and self.popsize % 2:
             raise ValueError(
                 f"popsize must be even with searcher.name = {self.searcher.name}, "

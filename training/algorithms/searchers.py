@@ -10,9 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from training.algorithms.es_config import ARSConfig, CMAESConfig, PGPEConfig, SearcherConfig
+from training.algorithms.es_config import (
+    MOST_FOR_FULL_COVARIANCE,
+    ARSConfig,
+    AutoConfig,
+    CMAESConfig,
+    PGPEConfig,
+    SearcherConfig,
+)
 
-_MOST_FOR_FULL_COVARIANCE = 1000
 _MOST_CHANGE = 0.2
 """Share by which PGPE changes a standard deviation at most in an update."""
 
@@ -50,6 +56,8 @@ class Searcher:
 def build(config: SearcherConfig, center: Tensor, popsize: int) -> Searcher:
     """The searcher of a configuration, started at `center` (parameters,)."""
     center = center.detach().to("cpu", torch.float64).clone()
+    if isinstance(config, AutoConfig):
+        config = config.choice(len(center))
     kinds: dict[str, Any] = {"cmaes": CMAES, "pgpe": PGPE, "ars": ARS}
     searcher: Searcher = kinds[config.name](config, center, popsize)
     return searcher
@@ -77,10 +85,11 @@ class CMAES(Searcher):
     _TENSORS = ("m", "sigma", "C", "A", "p_sigma", "p_c")
 
     def __init__(self, config: CMAESConfig, center: Tensor, popsize: int) -> None:
-        if len(center) > _MOST_FOR_FULL_COVARIANCE and not config.separable:
+        if len(center) > MOST_FOR_FULL_COVARIANCE and not config.separable:
             raise ValueError(
                 f"the policy has {len(center)} parameters, and searcher.name = cmaes takes at most "
-                f"{_MOST_FOR_FULL_COVARIANCE}: set searcher.separable = true, or use pgpe or ars"
+                f"{MOST_FOR_FULL_COVARIANCE}: set searcher.separable = true, or searcher.name = "
+                "auto, pgpe or ars"
             )
         self._separable, self._popsize = config.separable, popsize
         self._set_rates(len(center), popsize)

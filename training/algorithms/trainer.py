@@ -170,6 +170,9 @@ _BEFORE: dict[str, Any] = {"fit_after": None}
 """Keys that earlier versions lack, and the values that mean what those versions did."""
 _OF_ENV = ("env", "curriculum", "episode_s")
 """Keys that belong to one environment, and are ignored for another one."""
+_OF_PRESET = ("policy", "searcher")
+"""Further keys of a shipped file that are ignored for another environment; the searcher unless a
+part of it is given."""
 _OF_POLICY = ("policy", "feature_map", "num_features", "num_lambda_features", "critic")
 """Keys that belong to one kind of policy."""
 
@@ -178,14 +181,15 @@ def load_job(cls: type[T], path: str | Path, overrides: Overrides) -> T:
     """A trainer's configuration, every default filled in; raises UserError if something is wrong.
 
     If `overrides` name another environment than the file, the file's environment settings and
-    curriculum are ignored, in a shipped file the policy too; if they name another kind of policy,
-    the file's policy settings are. "module:Class" in the policy's settings is imported, except
-    from the file of a run.
+    curriculum are ignored, in a shipped file the policy and the searcher too; if they name another
+    kind of policy, the file's policy settings are. "module:Class" in the policy's settings is
+    imported, except from the file of a run.
     """
     data, changes = configuration.read_yaml(path), configuration.read_overrides(overrides)
     asked, own = changes.get("env_id"), data.get("env_id", getattr(cls, "env_id", ""))
     if isinstance(asked, str) and not environments.same(asked, str(own)):
-        others = (*_OF_ENV, "policy") if _is_shipped(Path(path)) else _OF_ENV
+        others = {*_OF_ENV, *(_OF_PRESET if _is_shipped(Path(path)) else ())}
+        others -= {"searcher"} & changes.keys()
         data = {key: value for key, value in data.items() if key not in others}
     of_run = is_of_run(path)  # an untrusted file
     if asked is not None or not of_run:
