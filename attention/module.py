@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attention.components import SCORE, component
+from attention.custom_maps import as_given
 from attention.decoding import DecodingState, decode, initial_decoding_state, prefill
 from attention.exact import ExactSoftmax
 from attention.features.base import FeatureMap
@@ -15,7 +16,6 @@ from attention.masks import is_causal_mask, visible_keys, visible_tokens
 from attention.matrix import attention_matrix
 from attention.module_checks import check_options, check_sizes
 from attention.module_weights import copy_weights
-from attention.own_maps import as_given
 from attention.precision import working_dtype
 from attention.registry import Maker, check_map_options
 from attention.registry import feature_map as build_feature_map

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from attention import plugins
 from attention.conversion import Numbers
+from attention.custom_maps import as_given, built, check_maker, label
 from attention.features import (
     ComplexExponentialFeatures,
     EluFeatures,
@@ -27,7 +28,6 @@ from attention.features import (
 )
 from attention.hybrid import AngularHybrid, ClusteredHybrid, GaussianHybrid
 from attention.options import check_count, check_dtype, check_options, check_seed, keywords
-from attention.own_maps import as_given, built, check_maker, label
 from attention.projections import available_projections
 from attention.projections.registry import as_tensor
 

@@ -116,7 +116,7 @@ def _parser() -> ArgumentParser:
         help="repair of depth images in place of the policy's: an export does none",
     )
     parser.add_argument(
-        "--own", metavar="MODULE:CLASS", type=admitted, action="append", default=[],
+        "--custom", "--own", metavar="MODULE:CLASS", type=admitted, action="append", default=[],
         help="custom controller or feature map that the policy's file names",
     )  # fmt: skip
     return parser
@@ -132,7 +132,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     (agent,) = find_agents(
         [arguments.run], [], arguments.env, arguments.set, repair=arguments.repair,
-        own=arguments.own,
+        own=arguments.custom,
     )  # fmt: skip
     out = arguments.out or Path("exported") / agent.name.replace("/", "-")
     _check_free(out)

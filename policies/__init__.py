@@ -27,7 +27,7 @@ require_python("policies")
 if TYPE_CHECKING:
     from policies.common.building import build, build_for
     from policies.common.compiled import compile_act
-    from policies.common.kinds import CONFIGS, AnyPolicyConfig, OwnPolicyConfig, PolicySettings
+    from policies.common.kinds import CONFIGS, AnyPolicyConfig, CustomPolicyConfig, PolicySettings
     from policies.common.normaliser import RunningNormaliser, RunningStatistics
     from policies.common.scripted import Blind, Oracle, Random
     from policies.implicit_attention.config import PolicyConfig
@@ -49,10 +49,10 @@ __all__ = [
     "CONFIGS",
     "AnyPolicyConfig",
     "Blind",
+    "CustomPolicyConfig",
     "ImplicitAttentionPolicy",
     "LearnedSelection",
     "Oracle",
-    "OwnPolicyConfig",
     "PatchTokens",
     "PlaceMemoryConfig",
     "PlaceMemoryPolicy",
@@ -81,7 +81,9 @@ _MODULES = {
     "implicit_attention.config": ("PolicyConfig",),
     "implicit_attention.extractor": ("ImplicitAttentionExtractor",),
     "implicit_attention.policy": ("ImplicitAttentionPolicy",),
-    "common.kinds": ("CONFIGS", "AnyPolicyConfig", "OwnPolicyConfig", "PolicySettings"),
+    "common.kinds": (
+        *("CONFIGS", "AnyPolicyConfig", "CustomPolicyConfig", "OwnPolicyConfig", "PolicySettings"),
+    ),
     "common.normaliser": ("RunningNormaliser", "RunningStatistics"),
     "place_memory.config": ("PlaceMemoryConfig",),
     "place_memory.policy": ("PlaceMemoryPolicy",),

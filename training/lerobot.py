@@ -131,7 +131,7 @@ def _episodes(arguments: Any, folder: Path) -> int:
     files = [] if arguments.source is None else [arguments.source]
     (agent,) = find_agents(
         files, arguments.policy, arguments.env, arguments.set, repair=arguments.repair,
-        own=arguments.own, force=arguments.force,
+        own=arguments.custom, force=arguments.force,
     )  # fmt: skip
     env_id, frames = str(agent.env_id), 0
     metadata = {

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from attention.causal import CHUNK
 from attention.components import SCORE, component
+from attention.custom_maps import as_given
 from attention.decays import check_decay, factor
 from attention.features.base import FeatureMap
 from attention.features.harmonic import HarmonicFeatures
@@ -16,7 +17,6 @@ from attention.memory import delta, plain
 from attention.memory.delta import DeltaState
 from attention.memory.tokens import Written, check_tokens, check_written, mapped, split
 from attention.options import check_count, is_real
-from attention.own_maps import as_given
 from attention.precision import Float32Buffers, full_precision, working_dtype
 from attention.products import Features
 from attention.registry import Maker

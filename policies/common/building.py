@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from attention.registry import options_of
 from foveate_settings import sentence
 from policies.common.geometry import Geometry
-from policies.common.kinds import AnyPolicyConfig, OwnPolicyConfig, settings_class
+from policies.common.kinds import AnyPolicyConfig, CustomPolicyConfig, settings_class
 from policies.common.limits import MOST_NUMBERS, build_within, check_numbers, count_numbers
 from policies.common.plugins import admit
 from policies.common.policy_inputs import PolicyInputs
@@ -90,7 +90,7 @@ def build(
     device, most_numbers = torch.get_default_device(), min(most_numbers, MOST_NUMBERS)
     make = partial(config.build, *spaces, geometry)
     with torch.device("cpu"):  # feature maps cannot be fitted on the meta device
-        if isinstance(config, OwnPolicyConfig):  # unlimited, unless the settings come from a file
+        if isinstance(config, CustomPolicyConfig):  # limited only if settings come from a file
             if most_numbers < MOST_NUMBERS:
                 check_numbers(count_numbers(make), most_numbers)
             return make().to(device)

@@ -1,4 +1,4 @@
-"""Protocols of custom policies: required and optional members (docs/guide/own_policy.md)."""
+"""Protocols of custom policies: required and optional members (docs/guide/custom_policy.md)."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import ConfigDict, Discriminator, Tag, model_validator
 from pydantic.dataclasses import dataclass
 
-from policies.common.settings import OWN, OwnName, entry_points, is_name, name_of
+from policies.common.settings import COMPONENT, ComponentName, entry_points, is_name, name_of
 from policies.implicit_attention.config import PolicyConfig
 from policies.place_memory.config import PlaceMemoryConfig
 from policies.vision_performer.config import PooledPolicyConfig, VisionPolicyConfig
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True))
-class OwnPolicyConfig:
-    """A custom policy, see docs/guide/own_policy.md."""
+class CustomPolicyConfig:
+    """A custom policy, see docs/guide/custom_policy.md."""
 
-    name: OwnName
+    name: ComponentName
     """Its class, "module:Class", or its name among the entry points `foveate.policies` of an
     installed package."""
     options: dict[str, Any] = field(default_factory=dict)
@@ -54,6 +54,8 @@ class OwnPolicyConfig:
         return build_custom(self, observation_space, action_space, geometry)
 
 
+OwnPolicyConfig = CustomPolicyConfig
+"""Former name."""
 CONFIGS: dict[str, type[PolicyConfig] | type[PlaceMemoryConfig] | type[VisionPolicyConfig]] = {
     "implicit_attention": PolicyConfig,
     "place_memory": PlaceMemoryConfig,
@@ -63,7 +65,7 @@ CONFIGS: dict[str, type[PolicyConfig] | type[PlaceMemoryConfig] | type[VisionPol
 vision_performer whose `form` is pooled has `PooledPolicyConfig`."""
 
 AnyPolicyConfig = (
-    PolicyConfig | PlaceMemoryConfig | PooledPolicyConfig | VisionPolicyConfig | OwnPolicyConfig
+    PolicyConfig | PlaceMemoryConfig | PooledPolicyConfig | VisionPolicyConfig | CustomPolicyConfig
 )
 """Settings of any policy."""
 
@@ -84,11 +86,11 @@ def settings_class(given: Mapping[str, Any]) -> type[Any]:
     """
     name = given.get("name", "implicit_attention")
     if is_custom(name):
-        return OwnPolicyConfig
+        return CustomPolicyConfig
     if not isinstance(name, str) or name not in CONFIGS:
         known = ", ".join([*CONFIGS, *entry_points()])
         raise ValueError(
-            f"policy name must be one of {known}, got {name!r}; {OWN} names a custom one"
+            f"policy name must be one of {known}, got {name!r}; {COMPONENT} names a custom one"
         )
     if name == "vision_performer" and given.get("form") == "pooled":
         return PooledPolicyConfig
@@ -97,17 +99,17 @@ def settings_class(given: Mapping[str, Any]) -> type[Any]:
 
 def _tag(given: Any) -> str:
     """The member of `PolicySettings` to which settings belong."""
-    if isinstance(given, OwnPolicyConfig):
-        return OWN
+    if isinstance(given, CustomPolicyConfig):
+        return COMPONENT
     name = given.get("name", "implicit_attention") if isinstance(given, dict) else given.name
-    return OWN if is_custom(name) else str(name)
+    return COMPONENT if is_custom(name) else str(name)
 
 
 PolicySettings = Annotated[
     Annotated[PolicyConfig, Tag("implicit_attention")]
     | Annotated[PlaceMemoryConfig, Tag("place_memory")]
     | Annotated[PooledPolicyConfig, Tag("vision_performer")]
-    | Annotated[OwnPolicyConfig, Tag(OWN)],
+    | Annotated[CustomPolicyConfig, Tag(COMPONENT)],
     Discriminator(_tag),
 ]
 """Policies that every trainer takes which needs no more than that they act."""

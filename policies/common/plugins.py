@@ -1,4 +1,4 @@
-"""Custom policies, controllers and feature maps (docs/guide/own_policy.md)."""
+"""Custom policies, controllers and feature maps (docs/guide/custom_policy.md)."""
 
 import copy
 import inspect
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from attention import plugins
 from policies.common.geometry import Geometry
-from policies.common.kinds import CONFIGS, OwnPolicyConfig
+from policies.common.kinds import CONFIGS, CustomPolicyConfig
 from policies.common.normaliser import RunningNormaliser
 from policies.common.settings import ADMITTED, CONTROLLERS, GROUP
 
@@ -52,7 +52,7 @@ def _found(kind: str, name: str, known: tuple[str, ...]) -> Any:
             raise
         setting = {"policy": "name"}.get(kind, kind.replace(" ", "_"))
         raise ValueError(
-            f"{error}: --set policy.{setting}={name} where a run is resumed, --own {name} elsewhere"
+            f"{error}: give --set policy.{setting}={name} to resume, --custom {name} elsewhere"
         ) from None
 
 
@@ -117,7 +117,7 @@ def custom_controller(
 
 
 def build_custom(
-    config: OwnPolicyConfig,
+    config: CustomPolicyConfig,
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
     geometry: Geometry | None = None,
@@ -136,7 +136,7 @@ def build_custom(
     for method in ("reset", "act"):
         if not callable(getattr(made, method, None)):
             raise ValueError(
-                f"policy {config.name} must have {method}, see docs/guide/own_policy.md"
+                f"policy {config.name} must have {method}, see docs/guide/custom_policy.md"
             )
     return _completed(made)
 

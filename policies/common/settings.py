@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from policies.common.geometry import Geometry
 
-OWN = "module:Class"
-"""How messages call what is the user's."""
+COMPONENT = "module:Class"
+"""The form of a custom component's name, in error messages."""
 GROUP = "foveate.policies"
 """Entry points of installed packages that name a policy or a controller of theirs."""
 ADMITTED: dict[str, Any] = {}
@@ -44,8 +44,8 @@ def name_of(given: Any) -> Any:
     return name
 
 
-OwnName = Annotated[str, BeforeValidator(name_of)]
-"""A name, or in Python a class, function or object in its place."""
+ComponentName = Annotated[str, BeforeValidator(name_of)]
+"""Name of a custom component; in Python also its class, function or object."""
 
 
 def entry_points(group: str = GROUP) -> tuple[str, ...]:
@@ -132,7 +132,7 @@ def check_controller(name: str, known: tuple[str, ...]) -> None:
     if name not in known and not is_name(name) and name not in entry_points():
         raise ValueError(
             f"controller must be one of {', '.join((*known, *entry_points()))}, got {name!r}; "
-            f"{OWN} names a custom one"
+            f"{COMPONENT} names a custom one"
         )
 
 
@@ -188,7 +188,7 @@ class SeeingConfig:
     standardise: bool = False
     """Cloning without the controller vote: bring each pixel to mean 0 and variance 1 over the
     demonstrations; before that, and otherwise, `image_scaling` holds."""
-    feature_map: OwnName = "angular_hybrid"
+    feature_map: ComponentName = "angular_hybrid"
     """Feature map of linear attention: a name of `attention.available(general=True)` or
     module:Class; or "softmax": exact attention."""
     num_features: int = Field(default=8, ge=1)
@@ -204,7 +204,7 @@ class SeeingConfig:
     """Coupling of the random projections."""
     feature_seed: int = Field(default=0, ge=0, lt=2**62)
     """Seed of the random projections."""
-    controller: OwnName = "mlp"
+    controller: ComponentName = "mlp"
     """Controller that turns attention output and vector into an action."""
     hidden: tuple[int, ...] = (32,)
     """Widths of the hidden layers; none: a linear map (mlp). The last is that of what is remembered

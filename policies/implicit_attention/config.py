@@ -8,7 +8,7 @@ from pydantic.dataclasses import dataclass
 from policies.common.settings import (
     CHECKED,
     CONTROLLERS,
-    OwnName,
+    ComponentName,
     SeeingConfig,
     check_controller,
     check_feature_map,
@@ -52,9 +52,9 @@ class PolicyConfig(SeeingConfig):
     init_keys: Literal["random", "opposed"] = "random"
     """Initial weights of the keys: drawn as those of queries are, or their opposites, with which
     attention begins at what is least like the rest of the image."""
-    controller: OwnName = "auto"
+    controller: ComponentName = "auto"
     """Foothold votes over the depth profile of each leg's lane (vote), a small dense network (mlp),
-    a recurrent one (lstm, gru), or a custom one (module:Class, docs/guide/own_policy.md);
+    a recurrent one (lstm, gru), or a custom one (module:Class, docs/guide/custom_policy.md);
     auto: vote where the robot's geometry says where feet and cameras are, else mlp."""
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ from policies.common.settings import (
     CHECKED,
     CONTROLLERS,
     EXACT,
-    OwnName,
+    ComponentName,
     SeeingConfig,
     check_controller,
     check_feature_map,
@@ -56,7 +56,7 @@ class PlaceMemoryConfig(SeeingConfig):
     key_stride: int = Field(default=1, ge=1)
     """Training of learned keys uses one pixel in this many, other ones at each decision; a divisor
     of 192. Acting uses all pixels."""
-    feature_map: OwnName = "harmonic"
+    feature_map: ComponentName = "harmonic"
     """Features of places on the circle, of linear memory; of learned keys with none and gru too."""
     num_features: int = Field(default=26, ge=1)
     """Number m of the feature map: of harmonic, the highest harmonic, which makes 2 m + 1
@@ -96,7 +96,7 @@ class PlaceMemoryConfig(SeeingConfig):
     """How far below the plane of the stones' tops a pixel is a hole, metres."""
     decision_s: float = Field(default=0.05, gt=0, le=10)
     """Time from one decision to the next, seconds, which odometry integrates velocity by."""
-    controller: OwnName = "mlp"
+    controller: ComponentName = "mlp"
     """Controller that turns reads, cue and proprioception into footholds: a small dense network
     (mlp, auto), a template of 23 parameters over the reads (vote), a recurrent network (lstm, gru),
     or a custom one (module:Class)."""

@@ -8,7 +8,7 @@ from pydantic.dataclasses import dataclass
 from policies.common.settings import (
     CHECKED,
     CONTROLLERS,
-    OwnName,
+    ComponentName,
     Projection,
     SeeingConfig,
     check_controller,
@@ -53,7 +53,7 @@ class VisionPolicyConfig:
     """Width of a block's hidden layer, in units of `embed_dim`."""
     attend: bool = True
     """Attention among the tokens; false, the control: none, they only meet in the context."""
-    feature_map: OwnName = "angular_hybrid"
+    feature_map: ComponentName = "angular_hybrid"
     """Random features that make attention linear, as in `PolicyConfig`, or "softmax": exact."""
     num_features: int = Field(default=8, ge=1)
     """Number m of random projections of the feature map, a head."""
@@ -182,7 +182,7 @@ class PooledPolicyConfig(SeeingConfig):
     patch_readout: int = Field(default=0, ge=0, le=2**13)
     """Numbers that the controller is given of each token after the last block, in their places; 0:
     of the tokens' mean instead, all places alike."""
-    controller: OwnName = "auto"
+    controller: ComponentName = "auto"
     """A small dense network (mlp, auto), a recurrent one (lstm, gru), or a custom one
     (module:Class)."""
 

@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from attention.estimators import RandomFeatures
 from tests.attention.cases import rejects
-from tests.attention.own_maps import Taylor
+from tests.attention.custom_maps import Taylor
 
 CHECKED = ("angular_hybrid", "clustered_hybrid", "geometric", "harmonic", "poisson_plus")
 """One of each kind: hybrid, clustered, of powers, with a kernel of its own, with a shift."""
@@ -259,7 +259,7 @@ def test_bad_parameters(parameters: dict[str, Any], message: str, rows: np.ndarr
 
 def test_a_custom_map() -> None:
     X = np.random.default_rng(0).normal(size=(6, 3))
-    for given in (Taylor, "tests.attention.own_maps:Taylor"):
+    for given in (Taylor, "tests.attention.custom_maps:Taylor"):
         model = clone(attention.RandomFeatures(given, kernel="softmax"))
         products = X @ X.T
         features = model.fit_transform(X)

@@ -12,7 +12,7 @@ import attention
 from attention.memory import DeltaState
 from attention.memory.delta import TOKENS
 from tests.attention.cases import rejects
-from tests.attention.own_maps import Taylor
+from tests.attention.custom_maps import Taylor
 
 DOUBLE = {"dtype": torch.float64}
 B, T, L, Q, DV = 2, 7, 5, 3, 2

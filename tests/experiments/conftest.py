@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.experiments.own_data import (
+from tests.experiments.small_data import (
     packed,
     tones,
     write_clothes,

@@ -10,7 +10,7 @@ from experiments.__main__ import CONFIGS, main
 from experiments.config import load_config, settings_of
 from experiments.experiment import Experiment
 from experiments.images import ImagesConfig
-from tests.experiments.own_data import refused, table_in
+from tests.experiments.small_data import refused, table_in
 from tests.experiments.test_compositional import CONFIG as COMPOSITIONAL
 from tests.experiments.test_language import SAMPLED
 from tests.experiments.test_speech import CONFIG as SPEECH

@@ -19,7 +19,7 @@ from experiments.compositional.learning import (
     skeleton_of,
     whiten,
 )
-from tests.experiments.own_data import table_in, write_clothes
+from tests.experiments.small_data import table_in, write_clothes
 
 CONFIG = """
 title: "Two learners"

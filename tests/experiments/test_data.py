@@ -14,7 +14,7 @@ import torch
 from experiments.data import fashion_mnist, fsdd, words
 from experiments.data.files import RemoteFile, find, read_archive
 from experiments.data.words import Corpus, frequent
-from tests.experiments.own_data import (
+from tests.experiments.small_data import (
     packed,
     story,
     tones,

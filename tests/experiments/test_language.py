@@ -22,7 +22,7 @@ from experiments.language.proposals import (
     sampled_loss,
     shares,
 )
-from tests.experiments.own_data import resumes, table_in, write_stories
+from tests.experiments.small_data import resumes, table_in, write_stories
 
 SMALL = """width: 16, batch: 8, span: 8, dropout: 0, valid: 200, test: 200,
        fitting: {steps: 60, measure_every: 60, learning_rate: 0.1}"""

@@ -26,7 +26,7 @@ from experiments.learning import TRUST, batch_of, trust
 from experiments.listops import ListopsConfig, TextTransformer
 from experiments.speech.model import SpeechConfig, SpeechModel
 from experiments.task import Learning
-from tests.experiments.own_data import refused, table_in
+from tests.experiments.small_data import refused, table_in
 from training.io.config import UserError
 
 META = "meta"

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.__main__ import CONFIGS, main
 from experiments.config import load_config, task
-from tests.experiments.own_data import table_in
+from tests.experiments.small_data import table_in
 
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 

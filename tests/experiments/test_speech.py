@@ -19,7 +19,7 @@ from experiments.speech.learning import (
     word_errors,
 )
 from experiments.speech.model import LogMel, SpeechConfig, SpeechModel, StringSettings
-from tests.experiments.own_data import (
+from tests.experiments.small_data import (
     packed,
     resumes,
     table_in,

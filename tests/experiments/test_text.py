@@ -19,7 +19,7 @@ from experiments.listops import (
     guesses,
     padded,
 )
-from tests.experiments.own_data import table_in
+from tests.experiments.small_data import table_in
 
 SHORT = Grammar(shortest=8, longest=40, depth=3, arguments=5)
 LONG = Grammar()

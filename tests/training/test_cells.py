@@ -7,7 +7,7 @@ from training import bc, demos, es, ppo
 from training.io import checkpoint
 
 DOT, PICTURE = "tests.training.dot_env:Dot-v0", "tests.training.picture_env:Picture-v0"
-OWN = "tests.training.own_parts"
+PARTS = "tests.training.custom_parts"
 IAP = {"hidden": [8], "num_features": 4, "num_lambda_features": 2}
 PERFORMER = {"name": "vision_performer"}
 IMPLICIT = {
@@ -26,9 +26,9 @@ POLICIES = {
     "Vision-Performer pooled": {**PERFORMER, "form": "pooled"},
     "Vision-Performer pooled lstm": {**PERFORMER, "form": "pooled", "controller": "lstm"},
     "Vision-Performer implicit": IMPLICIT,
-    "own policy": {"name": f"{OWN}:Cloned", "gain": 0.5},
-    "own controller": {**IAP, "controller": f"{OWN}:Line"},
-    "own controller that remembers": {**IAP, "controller": f"{OWN}:Counting"},
+    "custom policy": {"name": f"{PARTS}:Cloned", "gain": 0.5},
+    "custom controller": {**IAP, "controller": f"{PARTS}:Line"},
+    "custom recurrent controller": {**IAP, "controller": f"{PARTS}:Counting"},
 }
 JOBS = {
     es: {
@@ -51,10 +51,10 @@ REFUSED = {
     (ppo, "IAP lstm"): f"{_STEPS} lstm",
     (ppo, "IAP gru"): f"{_STEPS} gru",
     (ppo, "Vision-Performer pooled lstm"): f"{_STEPS} lstm",
-    (ppo, "own controller that remembers"): f"{_STEPS} {OWN}:Counting",
+    (ppo, "custom recurrent controller"): f"{_STEPS} {PARTS}:Counting",
     (ppo, "place memory"): f"{_STEPS} memory linear",
     (ppo, "place memory gru"): f"{_STEPS} memory gru",
-    (ppo, "own policy"): f"what its policy could have decided, got {OWN}:Cloned",
+    (ppo, "custom policy"): f"what its policy could have decided, got {PARTS}:Cloned",
 }
 
 

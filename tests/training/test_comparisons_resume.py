@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 
 from experiments import __main__ as experiments
-from tests.experiments.own_data import write_clothes
+from tests.experiments.small_data import write_clothes
 from tests.helpers import run_command
 from tests.resume_contract import ResumeContract
 from tests.training import test_trainers

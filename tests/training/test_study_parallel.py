@@ -18,7 +18,7 @@ from tests.training.study_jobs import (
     write_study,
 )
 
-OWN = {"policy": {**TINY["policy"], "controller": "tests.training.own_parts:Counting"}}
+PARTS = {"policy": {**TINY["policy"], "controller": "tests.training.custom_parts:Counting"}}
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def bars(monkeypatch):
 def write(folder, parallel):
     """A study of two stages with a curve, of policies with a controller of one's own."""
     changes = {"stages": TWO_STAGES, "curves": [CURVE], "seeds": [0], "parallel": parallel}
-    return write_study(folder, OWN, **changes)
+    return write_study(folder, PARTS, **changes)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tests.helpers import refused
-from tests.training import own_tracker, random_search, test_es, test_trainers
+from tests.training import custom_tracker, random_search, test_es, test_trainers
 from tests.training.test_trainers import written
 from training import es
 from training.algorithms.command import main
@@ -24,7 +24,7 @@ from training.io.config import UserError
 from training.io.run_log import RunLog
 from training.io.trackers import Tracking
 
-OWN = "tests.training.own_tracker:Lines"
+PARTS = "tests.training.custom_tracker:Lines"
 COLUMNS = ("iteration", "loss", "success", "wall_s")
 CONFIG = {"seed": 3, "env": {"gap_m": [0.1, 0.2]}}
 
@@ -33,11 +33,11 @@ CONFIG = {"seed": 3, "env": {"gap_m": [0.1, 0.2]}}
 def run(tmp_path):
     directory = tmp_path / "run"
     run_log.create(directory, CONFIG)
-    trackers.admit(OWN)
+    trackers.admit(PARTS)
     return directory
 
 
-def write(run, iterations, start=0, name=OWN, closes=True):
+def write(run, iterations, start=0, name=PARTS, closes=True):
     log = RunLog(run, COLUMNS, iteration=start, total=9, tracking=Tracking(name, run, CONFIG))
     with closing(log) if closes else nullcontext():
         for i in iterations:
@@ -45,7 +45,7 @@ def write(run, iterations, start=0, name=OWN, closes=True):
 
 
 def steps(run):
-    return [line["step"] for line in own_tracker.read(run)]
+    return [line["step"] for line in custom_tracker.read(run)]
 
 
 def test_a_tracker_gets_each_row_once_with_what_it_missed_and_no_odd_numbers(run):
@@ -54,7 +54,7 @@ def test_a_tracker_gets_each_row_once_with_what_it_missed_and_no_odd_numbers(run
     write(run, [2, 3, 4], start=1)
     assert steps(run) == [1, 2, 3, 4]
     first = {"step": 1, "seed": 3, "train/loss": 1 / 3, "train/wall_s": 0.5}
-    assert own_tracker.read(run)[0] == first
+    assert custom_tracker.read(run)[0] == first
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_an_error_of_a_tracker_ends_the_tracking_alone(run, monkeypatch, capsys,
     def fail(*given):
         raise error("no such\nserver")
 
-    monkeypatch.setattr(own_tracker.Lines, method, fail)
+    monkeypatch.setattr(custom_tracker.Lines, method, fail)
     write(run, [1, 2])
     assert len((run / "metrics.csv").read_text().splitlines()) == 3
     assert capsys.readouterr().err.count("warning: ") == 1
@@ -79,7 +79,7 @@ def test_an_interrupt_within_a_tracker_is_no_error_of_it(run, monkeypatch):
     def interrupt(*given):
         raise Interrupted(15)
 
-    monkeypatch.setattr(own_tracker.Lines, "log", interrupt)
+    monkeypatch.setattr(custom_tracker.Lines, "log", interrupt)
     with pytest.raises(Interrupted):
         write(run, [1])
 
@@ -114,11 +114,11 @@ def test_a_tracked_run_is_the_same_bit_for_bit_and_tracked_once(tmp_path, monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(RunLog, "row", stop)
-        tracked = ["--out", str(parts), "--set", f"tracker={OWN}"]
+        tracked = ["--out", str(parts), "--set", f"tracker={PARTS}"]
         assert command([*words, *tracked]) == 130
     assert steps(parts) == [1, 2]
     assert checkpoint.in_run(parts)[-1].name == "000001.safetensors"
-    assert command(["--resume", str(parts), "--set", f"tracker={OWN}"]) == 0
+    assert command(["--resume", str(parts), "--set", f"tracker={PARTS}"]) == 0
     assert steps(parts) == [1, 2]
     columns = [line.rsplit(",", 1)[0] for line in (parts / "metrics.csv").read_text().split()]
     assert columns == [
@@ -147,7 +147,7 @@ def test_a_run_s_file_imports_no_tracker(tmp_path, capsys):
         ("wandbb", r"tracker must be one of none, trackio, wandb, mlflow, got 'wandbb'; module:"
          r"Class names a custom tracker; did you mean wandb\?"),
         ("no_such_module:X", "tracker 'no_such_module:X' cannot be imported: ModuleNotFoundError"),
-        ("tests.training.own_tracker:FILE", "must be a subclass of Tracker or a function"),
+        ("tests.training.custom_tracker:FILE", "must be a subclass of Tracker or a function"),
     ],
 )  # fmt: skip
 def test_a_tracker_that_is_none_is_one_sentence(tmp_path, name, sentence):

@@ -68,7 +68,7 @@ from training.trainers.workers import EpisodeWorker, Task, get_parameters
 
 @dataclass(frozen=True, config=STRICT)
 class Config(JobConfig):
-    trainer: str = "own_loop:TRAINER"
+    trainer: str = "custom_loop:TRAINER"
 
 
 def columns(env_id):
@@ -92,18 +92,18 @@ def train(job, run):
             checkpoint.save_in_run(run, iteration, policy, {}, plain, state)
 
 
-TRAINER = Trainer(name="own_loop:TRAINER", config=Config, learner="own_loop")
+TRAINER = Trainer(name="custom_loop:TRAINER", config=Config, learner="custom_loop")
 """
 
 
 def test_a_module_with_a_loop_of_its_own_trains_by_the_former_import_paths(tmp_path, monkeypatch):
-    (tmp_path / "own_loop.py").write_text(LOOP)
+    (tmp_path / "custom_loop.py").write_text(LOOP)
     monkeypatch.syspath_prepend(str(tmp_path))
-    path = written(tmp_path, {**SEARCH, "trainer": "own_loop:TRAINER"})
+    path = written(tmp_path, {**SEARCH, "trainer": "custom_loop:TRAINER"})
     words = ["--config", str(path), "--out", str(tmp_path / "run"), "--set", "iterations=1"]
-    assert run_trainer("own_loop:TRAINER", words) == 0
+    assert run_trainer("custom_loop:TRAINER", words) == 0
     words = ["--resume", str(tmp_path / "run"), "--set", "iterations=2"]
-    assert run_trainer("own_loop:TRAINER", words) == 0
+    assert run_trainer("custom_loop:TRAINER", words) == 0
     assert len(rewards(tmp_path / "run")) == 2
 
 

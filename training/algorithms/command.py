@@ -169,7 +169,7 @@ def print_next(
     # A custom environment is imported only when the command line names it.
     words = [str(run), *(["--env", env_id] if ":" in env_id else [])]
     for name in custom:
-        words += ["--own", name]
+        words += ["--custom", name]
     commands = (
         (command_line("training.rollout", *words, "--video", "episode.mp4"), "see it"),
         (command_line("training.evaluate", *words), "measure it on unseen seeds"),

@@ -74,7 +74,7 @@ class PPOConfig(JobConfig):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         policy = self.policy
-        if isinstance(policy, policies.OwnPolicyConfig):
+        if isinstance(policy, policies.CustomPolicyConfig):
             raise ValueError(
                 "policy.name must be implicit_attention or vision_performer in training.ppo, which "
                 f"needs to know what its policy could have decided, got {policy.name}; training.es "

@@ -130,7 +130,7 @@ def add_arguments(
         "custom policy, controller or feature map that the policy's file names; what is neither "
         "named here nor an entry point of an installed package is not imported"
     )
-    parser.add_argument("--own", **COMPONENTS, help=text)
+    parser.add_argument("--custom", "--own", **COMPONENTS, help=text)
     text = (
         "play policies with another robot or other cameras than they were trained with, though "
         "they do not read their geometry"
@@ -159,7 +159,7 @@ def admitted(name: str) -> str:
     from policies.common.plugins import admit_name  # imported late because --help does not need it
 
     try:
-        admit_name(name, "--own")
+        admit_name(name, "--custom")
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return name
@@ -172,7 +172,7 @@ KEY_VALUES: dict[str, Any] = {
 COMPONENTS: dict[str, Any] = {
     "metavar": "MODULE:CLASS", "type": admitted, "action": "append", "default": [],
 }  # fmt: skip
-"""argparse options of --own."""
+"""argparse options of --custom."""
 
 
 def positive(text: str) -> int:
@@ -214,7 +214,7 @@ def agents_of(
     UserError."""
     return find_agents(
         files, arguments.policy, arguments.env, arguments.set, arguments.device, arguments.repair,
-        own=arguments.own, force=arguments.force, recorded=recorded,
+        own=arguments.custom, force=arguments.force, recorded=recorded,
     )  # fmt: skip
 
 

@@ -25,7 +25,12 @@ from training.io.yaml_text import to_yaml as to_yaml
 T = TypeVar("T")
 _NAMED = {"DIR": "a directory", "FILE": "a file", "RUN": "a run directory"}
 """Nouns for an option's value, by its metavar."""
-FORMER = {"--anyway": "--force", "--arms": "--variants", "--orders": "--claims"}
+FORMER = {
+    "--anyway": "--force",
+    "--arms": "--variants",
+    "--orders": "--claims",
+    "--own": "--custom",
+}
 """Former names of options, which still work, and their names now."""
 
 

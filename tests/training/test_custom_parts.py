@@ -17,7 +17,7 @@ from tests.helpers import refused
 from training import bc, es, evaluate, flops, rollout
 from training.io import checkpoint
 
-DOT, OWN = "tests.training.dot_env:Dot-v0", "tests.training.own_parts"
+DOT, PARTS = "tests.training.dot_env:Dot-v0", "tests.training.custom_parts"
 PICTURE, NUMBER = spaces.Box(0, 255, (16, 20, 3), np.uint8), spaces.Box(-1.0, 1.0, (1,), np.float32)
 SMALL = {
     "env_id": DOT, "popsize": 4, "terrains": 1, "center_terrains": 1, "iterations": 1, "workers": 1,
@@ -30,16 +30,16 @@ def forgotten(monkeypatch):
     """The names that were typed are forgotten, and their module is not imported."""
     monkeypatch.setattr(settings, "ADMITTED", {})
     monkeypatch.setattr("policies.common.plugins.ADMITTED", {})
-    monkeypatch.delitem(sys.modules, OWN, raising=False)
+    monkeypatch.delitem(sys.modules, PARTS, raising=False)
 
 
 @pytest.mark.parametrize("name", ["Normalised", "make_bare"])
 def test_a_policy_of_one_s_own_is_trained_resumed_and_played(name, job, tmp_path, capsys):
-    run, named = tmp_path / "run", f"{OWN}:{name}"
+    run, named = tmp_path / "run", f"{PARTS}:{name}"
     words = ["--set", f"policy.name={named}", *(["policy.gain=0.5"] if name != "make_bare" else [])]
     assert es.main(["--config", job(), "--out", str(run), *words]) == 0
     said = capsys.readouterr().out
-    assert f"--own {named}" in said
+    assert f"--custom {named}" in said
     assert f"--set iterations=2 policy.name={named}" in said
     more = ["--resume", str(run), "--set", "iterations=2", f"policy.name={named}"]
     assert es.main(more) == 0
@@ -47,23 +47,26 @@ def test_a_policy_of_one_s_own_is_trained_resumed_and_played(name, job, tmp_path
     assert config["policy"]["name"] == named
     assert policy.gain == (2.0 if name == "make_bare" else 0.5)
     assert float(policy.normaliser.count) > 0
-    played = [str(run), "--env", DOT, "--own", named]
+    played = [str(run), "--env", DOT, "--custom", named]
     assert rollout.main([*played, "--episodes", "2"]) == 0
     assert flops.main([*played, "--calls", "2"]) == 0
+    capsys.readouterr()
+    assert flops.main([str(run), "--env", DOT, "--own", named, "--calls", "2"]) == 0
+    assert capsys.readouterr().err.count("note: --own is now --custom\n") == 1
 
 
 @pytest.mark.records
 def test_it_is_evaluated_by_several_processes(job, tmp_path):
-    run, named = tmp_path / "run", f"{OWN}:Cloned"
+    run, named = tmp_path / "run", f"{PARTS}:Cloned"
     assert es.main(["--config", job(policy={"name": named}), "--out", str(run)]) == 0
-    words = [str(run), "--env", DOT, "--own", named, "--workers", "2", "--episodes", "4"]
+    words = [str(run), "--env", DOT, "--custom", named, "--workers", "2", "--episodes", "4"]
     assert evaluate.main([*words, "--out", str(tmp_path / "e")]) == 0
     (found,) = json.loads((tmp_path / "e" / "evaluation.json").read_text())
     assert found["parameters"] == 21
 
 
 def test_a_controller_and_a_map_of_one_s_own_are_trained_and_loaded(job, tmp_path):
-    policy = {"controller": f"{OWN}:Counting", "feature_map": f"{OWN}:Squares", "patch": [8, 5]}
+    policy = {"controller": f"{PARTS}:Counting", "feature_map": f"{PARTS}:Squares", "patch": [8, 5]}
     path = job(expert_episodes=2, episodes=2, updates=2, batch_size=8, policy=policy)
     data = yaml.safe_load(Path(path).read_text())
     for key in ("popsize", "terrains", "center_terrains", "searcher"):
@@ -83,36 +86,36 @@ def test_a_controller_and_a_map_of_one_s_own_are_trained_and_loaded(job, tmp_pat
 
 
 def test_other_settings_beside_a_name_in_a_configuration(job, tmp_path, forgotten):
-    path = job(policy={"controller": f"{OWN}:Line", "patch": [8, 5]})
+    path = job(policy={"controller": f"{PARTS}:Line", "patch": [8, 5]})
     words = ["--set", "policy.init_seed=3", "num_features=4"]
     assert es.main(["--config", path, "--out", str(tmp_path / "run"), *words]) == 0
 
 
 def test_objects_stand_for_their_names():
-    from tests.training import own_parts
+    from tests.training import custom_parts
 
-    policy = policies.build({"name": own_parts.Bare, "gain": 3.0}, PICTURE, NUMBER)
+    policy = policies.build({"name": custom_parts.Bare, "gain": 3.0}, PICTURE, NUMBER)
     assert policy.gain == 3.0
-    config = policies.PolicyConfig(controller=own_parts.Line, feature_map=own_parts.Squares)
+    config = policies.PolicyConfig(controller=custom_parts.Line, feature_map=custom_parts.Squares)
     policy = policies.build(config, PICTURE, NUMBER)
-    assert isinstance(policy.controller, own_parts.Line)
-    assert config.controller == f"{OWN}:Line"
+    assert isinstance(policy.controller, custom_parts.Line)
+    assert config.controller == f"{PARTS}:Line"
 
-    head, kernel = own_parts.Line(960, 1), own_parts.Squares(4, 8)
+    head, kernel = custom_parts.Line(960, 1), custom_parts.Squares(4, 8)
     config = policies.PolicyConfig(controller=head, feature_map=kernel)
     policy = policies.build(config, PICTURE, NUMBER)
     assert policy.controller.weight.equal(head.weight)
     assert policy.controller is not head
-    assert isinstance(policy.selection.features, own_parts.Squares)
-    bare = own_parts.Bare(PICTURE, NUMBER)
+    assert isinstance(policy.selection.features, custom_parts.Squares)
+    bare = custom_parts.Bare(PICTURE, NUMBER)
     assert policies.build({"name": bare}, PICTURE, NUMBER).line.weight.equal(bare.line.weight)
     with pytest.raises(ValueError, match="given as an object takes no options, got gain"):
         policies.build({"name": bare, "gain": 2.0}, PICTURE, NUMBER)
 
-    class Here(own_parts.Bare):
+    class Here(custom_parts.Bare):
         pass
 
-    again = [policies.build(policies.OwnPolicyConfig(Here), PICTURE, NUMBER) for _ in range(2)]
+    again = [policies.build(policies.CustomPolicyConfig(Here), PICTURE, NUMBER) for _ in range(2)]
     assert again[0].line.weight.equal(again[1].line.weight)
     assert NUMBER.contains(again[0].act(PICTURE.sample()))
 
@@ -120,7 +123,7 @@ def test_objects_stand_for_their_names():
 def test_an_installed_package_brings_its_names(tmp_path, monkeypatch):
     (tmp_path / "ours_1.dist-info").mkdir()
     (tmp_path / "ours_1.dist-info" / "METADATA").write_text("Name: ours\nVersion: 1\n")
-    points = f"[foveate.policies]\nbare = {OWN}:Bare\nline = {OWN}:Line\n"
+    points = f"[foveate.policies]\nbare = {PARTS}:Bare\nline = {PARTS}:Line\n"
     (tmp_path / "ours_1.dist-info" / "entry_points.txt").write_text(points)
     monkeypatch.syspath_prepend(tmp_path)
     assert policies.build({"name": "bare"}, PICTURE, NUMBER, trusted=False).gain == 1.0
@@ -134,9 +137,9 @@ def test_an_installed_package_brings_its_names(tmp_path, monkeypatch):
     ("key", "name"), [("name", "Bare"), ("controller", "Line"), ("feature_map", "Squares")]
 )
 def test_a_file_imports_nothing(key, name, job, tmp_path, capsys, forgotten):
-    run, named = tmp_path / "run", f"{OWN}:{name}"
+    run, named = tmp_path / "run", f"{PARTS}:{name}"
     assert es.main(["--config", job(policy={key: named}), "--out", str(run)]) == 0
-    del sys.modules[OWN]
+    del sys.modules[PARTS]
     settings.ADMITTED.clear()
     policies.common.plugins.ADMITTED.clear()
     capsys.readouterr()
@@ -145,16 +148,16 @@ def test_a_file_imports_nothing(key, name, job, tmp_path, capsys, forgotten):
         (es, ["--resume", str(run), "--set", "iterations=2"]),
         (es, ["--config", str(run / "config.yaml"), "--out", str(tmp_path / "other")]),
     ):
-        comes = f"{named!r} comes from a file and would import {OWN}"
-        refused(capsys, command, words, comes, f"--own {named}")
-        assert OWN not in sys.modules
-    assert rollout.main([str(run), "--env", DOT, "--own", named]) == 0
+        comes = f"{named!r} comes from a file and would import {PARTS}"
+        refused(capsys, command, words, comes, f"--custom {named}")
+        assert PARTS not in sys.modules
+    assert rollout.main([str(run), "--env", DOT, "--custom", named]) == 0
 
 
 def test_a_file_takes_no_memory_by_a_known_policy(job, tmp_path):
-    from tests.training import own_parts  # noqa: F401
+    from tests.training import custom_parts  # noqa: F401
 
-    named = f"{OWN}:Wide"
+    named = f"{PARTS}:Wide"
     run = tmp_path / "run"
     assert es.main(["--config", job(policy={"name": named}), "--out", str(run)]) == 0
     whole = checkpoint.load(checkpoint.resolve(run))
@@ -167,13 +170,16 @@ def test_a_file_takes_no_memory_by_a_known_policy(job, tmp_path):
 @pytest.mark.parametrize(
     ("policy", "sentence"),
     [
-        ({"name": f"{OWN}:Absent"}, "cannot be imported: AttributeError"),
-        ({"name": f"{OWN}:NOT_A_POLICY"}, "must be a subclass of Module or a function that makes"),
-        ({"name": f"{OWN}:Bare", "gian": 1}, "got an unexpected keyword argument 'gian'"),
-        ({"name": f"{OWN}:Line"}, "policy .*:Line cannot be made: TypeError"),
-        ({"name": f"{OWN}:Deaf"}, "must have act, see docs/guide/own_policy.md"),
-        ({"controller": f"{OWN}:Short"}, r"must give \(2, 1\) for a batch of 2, got \(2, 3\)"),
-        ({"controller": f"{OWN}:Bare"}, "controller .*:Bare cannot be made: AttributeError"),
+        ({"name": f"{PARTS}:Absent"}, "cannot be imported: AttributeError"),
+        (
+            {"name": f"{PARTS}:NOT_A_POLICY"},
+            "must be a subclass of Module or a function that makes",
+        ),
+        ({"name": f"{PARTS}:Bare", "gian": 1}, "got an unexpected keyword argument 'gian'"),
+        ({"name": f"{PARTS}:Line"}, "policy .*:Line cannot be made: TypeError"),
+        ({"name": f"{PARTS}:Deaf"}, "must have act, see docs/guide/custom_policy.md"),
+        ({"controller": f"{PARTS}:Short"}, r"must give \(2, 1\) for a batch of 2, got \(2, 3\)"),
+        ({"controller": f"{PARTS}:Bare"}, "controller .*:Bare cannot be made: AttributeError"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(policy, sentence, job, tmp_path, capsys):
@@ -184,6 +190,6 @@ def test_what_does_not_fit_is_one_sentence(policy, sentence, job, tmp_path, caps
 
 def test_cloning_needs_a_loss(job, tmp_path, capsys):
     path = tmp_path / "clone.yaml"
-    path.write_text(yaml.safe_dump({"env_id": DOT, "policy": {"name": f"{OWN}:Bare"}}))
+    path.write_text(yaml.safe_dump({"env_id": DOT, "policy": {"name": f"{PARTS}:Bare"}}))
     sentence = "has no loss(observations, actions, generator), which training.bc needs"
     refused(capsys, bc, ["--config", path, "--out", tmp_path / "run"], sentence)

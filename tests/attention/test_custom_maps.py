@@ -15,9 +15,9 @@ import attention
 from attention import RandomFeatureAttention
 from attention.features import PositiveFeatures
 from tests.attention.cases import rejects, tokens
-from tests.attention.own_maps import Cosines, Taylor, Tempered, no_map, positive_of_seed_5
+from tests.attention.custom_maps import Cosines, Taylor, Tempered, no_map, positive_of_seed_5
 
-MODULE = "tests.attention.own_maps"
+MODULE = "tests.attention.custom_maps"
 SIZES = (8, 2)
 """embed_dim and heads: a map's dim is 4."""
 MAPS: dict[str, Any] = {
@@ -231,8 +231,8 @@ class Empty(Taylor):
         (Alone, r"feature map Alone must take \(dim, num_features\): too many positional"),
         (Empty, "feature map Empty must have an output_dim of at least 1, .* got 0"),
         (
-            "tests.attention.own_maps",
-            "feature map must be one of .*trig.*, got 'tests.attention.own_maps'; module:Cl",
+            "tests.attention.custom_maps",
+            "feature map must be one of .*trig.*, got 'tests.attention.custom_maps'; module:Cl",
         ),
         (f"{MODULE}:Nothing", "'.*:Nothing' cannot be imported: AttributeError: module '.*' has"),
         ("no_such_package.maps:Map", "cannot be imported: ModuleNotFoundError: No module named"),
@@ -243,8 +243,8 @@ class Empty(Taylor):
         (f"{MODULE}:an_object", "must be a subclass of FeatureMap or a function that .*, got Tay"),
         ("torch.nn:Linear", "must be a subclass of FeatureMap or a function .*, got <class '.*Lin"),
         (":Map", "feature map must be named as module:Class, got ':Map'"),
-        ("tests.attention.own_maps:", "feature map must be named as module:Class, got '.*:'"),
-        ("..own_maps:Map", "feature map must be named as module:Class, got '..own_maps:Map'"),
+        ("tests.attention.custom_maps:", "feature map must be named as module:Class, got '.*:'"),
+        ("..custom_maps:Map", "feature map must be named as module:Class, got '..custom_maps:Map'"),
     ],
 )
 def test_what_is_no_map_is_refused_in_a_sentence(given: Any, message: str) -> None:
