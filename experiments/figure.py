@@ -24,10 +24,11 @@ import torch
 
 from training.io.config import ArgumentParser, UserError, exit_status
 from training.io.run_log import provenance
+from training.reports.plots import png
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "docs" / "records"
-DIGITS = 7
+DIGITS = 6
 """Significant digits of a record's numbers."""
 
 Row = dict[str, Any]
@@ -82,8 +83,8 @@ def command(
         facts = {"benchmark": name, "provenance": provenance({"seed": arguments.seed})}
         if arguments.record:
             RECORDS.mkdir(parents=True, exist_ok=True)
-            facts["results"] = _rounded(results, frozenset(plotted))
-            write_json("--record", RECORDS / f"{arguments.record}.json", facts, indent=None)
+            facts["results"] = _packed(results, frozenset(plotted))
+            write_json("--record", RECORDS / f"{arguments.record}.json", facts)
         if arguments.out is not None:
             facts["results"] = results
             _save(arguments.out, name, facts, draw and draw(results))
@@ -164,33 +165,46 @@ def _module(function: Callable[..., Any]) -> tuple[str, str]:
 def read_record(name: str) -> Any:
     """The results in docs/records/NAME.json. Raises UserError if there is no such record."""
     try:
-        return json.loads((RECORDS / f"{name}.json").read_bytes())["results"]
+        return _unpacked(json.loads((RECORDS / f"{name}.json").read_bytes())["results"])
     except (OSError, ValueError, KeyError) as error:
         raise UserError(f"--table needs the record docs/records/{name}.json: {error}") from None
 
 
-def _rounded(value: Any, dropped: frozenset[str]) -> Any:
-    """A copy with fewer digits, without the keys that are dropped."""
+def _packed(value: Any, dropped: frozenset[str]) -> Any:
+    """A copy with fewer digits, without the keys that are dropped, rows of the same keys as a
+    table of columns and data."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, Mapping):
         return {
-            k: _rounded(v, dropped)
+            k: _packed(v, dropped)
             for k, v in value.items()
             if not (k in dropped and isinstance(v, list | Mapping))
         }
     if isinstance(value, list | tuple):
-        return [_rounded(v, dropped) for v in value]
+        items = [_packed(v, dropped) for v in value]
+        keys = [list(item) if isinstance(item, dict) else None for item in items]
+        if keys and keys[0] and keys.count(keys[0]) == len(keys):
+            return {"columns": keys[0], "data": [list(item.values()) for item in items]}
+        return items
     return value
 
 
-def write_json(
-    option: str, file: str | Path, facts: Mapping[str, Any], indent: int | None = 1
-) -> None:
+def _unpacked(value: Any) -> Any:
+    """The rows that `_packed` made a table of."""
+    if isinstance(value, list):
+        return [_unpacked(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"columns", "data"}:
+        return [_unpacked(dict(zip(value["columns"], row, strict=True))) for row in value["data"]]
+    return {key: _unpacked(item) for key, item in value.items()}
+
+
+def write_json(option: str, file: str | Path, facts: Mapping[str, Any]) -> None:
     """Write figures into the file that an option names. Raises UserError if that fails."""
-    compact = (",", ":") if indent is None else None
     try:
-        text = json.dumps(facts, indent=indent, separators=compact) + "\n"
+        text = json.dumps(facts, separators=(",", ":")) + "\n"
         Path(file).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserError(f"{option} {file} cannot be written: {error.strerror}") from None
@@ -202,7 +216,7 @@ def _save(out: str, name: str, facts: Mapping[str, Any], plot: Any) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         write_json("--out", folder / f"{name}.json", facts)
         if plot is not None:
-            plot.savefig(folder / f"{name}.png", dpi=120)
+            (folder / f"{name}.png").write_bytes(png(plot, dpi=120))
     except OSError as error:
         raise UserError(f"--out {out} cannot be written: {error.strerror}") from None
     print(f"wrote {folder / name}.json" + (" and .png" if plot is not None else ""))

@@ -137,7 +137,7 @@ def measure_map(
             errors.append(relative(fm.attend(x, y, values), exact))
     row: Row = {"m": fm.num_features, "F": fm.output_dim, "signed": fm.signed}
     row |= {"flops_a_token": None, "kernel_error": statistics.median(of_kernel)}
-    row["attention_error"] = None
+    row |= dict.fromkeys(("attention_error", "attention_error_least_largest", "clamped_rows"))
     if attends:
         row["flops_a_token"] = count(lambda: fm.attend(x, y, values)).total / len(x)
         row["attention_error"] = statistics.median(errors)

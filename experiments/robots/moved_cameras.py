@@ -192,7 +192,8 @@ def run(arguments: Arguments) -> None:
             print(f"{agent.name}, {pose}: {said}", file=sys.stderr, flush=True)
             if arguments.out is not None:
                 with writing(Path(arguments.out)):
-                    write(Path(arguments.out), (json.dumps(facts, indent=1) + "\n").encode())
+                    text = json.dumps(facts, separators=(",", ":"))
+                    write(Path(arguments.out), f"{text}\n".encode())
     print(table({agent.name: results[agent.name] for agent in agents}))
 
 

@@ -137,7 +137,7 @@ def drive(run: Path, outcome: str, seeds: Sequence[int]) -> dict[str, list[float
         began = time.process_time()
         (entry,) = evaluate(find_agents([str(run)], [], None, []), seeds)
         keys = ["reward", outcome] + ["success"] * (entry["success_rate"] is not None)
-        found = {key: [float(e[key]) for e in entry["records"]] for key in keys}
+        found = {key: [round(float(e[key]), 6) for e in entry["records"]] for key in keys}
         _add_cost(run, "evaluation_cpu_s", began)
         _write(file, found)
     known: dict[str, list[float]] = json.loads(read_bytes(file))

@@ -1,6 +1,5 @@
-"""Every figure that docs/results/attention.md prints is the one of its committed record."""
+"""Every figure that a page of docs/results prints is the one of its committed record."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, product
@@ -11,24 +10,23 @@ import pytest
 
 from experiments.chefs_random_tables.oprf_gain import SHOWN
 from experiments.chefs_random_tables.variance import CLAIMS
+from experiments.figure import read_record
 from experiments.hybrid_random_features.clustered import MAPS
 from experiments.simplex_random_features.bandwidths import best
 from experiments.simplex_random_features.classification_published import SIGMA
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE, RECORDS = ROOT / "docs" / "results" / "attention.md", ROOT / "docs" / "records"
+RESULTS, RECORDS = ROOT / "docs" / "results", ROOT / "docs" / "records"
+PAGES = {"place_memory": "memory.md"}
+"""Pages of records that attention.md does not print."""
 NUMBER = re.compile(r"-?\d*\.?\d+(?:e-?\d+)?")
 Rows = Iterator[tuple[tuple[str, ...], Sequence[float]]]
 """First cells of a row of the page, and the figures of its other cells in order."""
 
 pytestmark = [
     pytest.mark.records,
-    pytest.mark.skipif(not PAGE.is_file(), reason="docs are not part of a source distribution"),
+    pytest.mark.skipif(not RECORDS.is_dir(), reason="docs are not part of a source distribution"),
 ]
-
-
-def record(name: str) -> Any:
-    return json.loads((RECORDS / f"{name}.json").read_text())["results"]
 
 
 def flat(parts: Iterable[Iterable[float]]) -> list[float]:
@@ -187,21 +185,31 @@ def compositional(results: Any) -> Rows:
         yield (label,), figures + exact
 
 
+def place_memory(results: Any) -> Rows:
+    for r in results["memories"]:
+        label = re.sub(r"(\w+)(?= \(|, m)", r"`\1`", r["map"]).replace("that was seen", "values")
+        row = [r["F"], r["state"], r["flops"] / 1e3, r["kappa"], r["error"], r["to_exact"]]
+        yield (label,), [*(figure for figure in row if figure), 100 * r["wrong"]]
+    for r in results["sizes"]:
+        label = (f"{r['bandwidth_cm']:.1f}", f"{100 * r['tail']:g}")
+        yield label, [r["circle"], r["torus"], r["product"]]
+
+
 PRINTED = {
     f.__name__: f
     for f in (
         oprf_gain, variance, quasi_monte_carlo, clustered, far_from_zero, pointwise, error_surface,
         resultants, couplings, max_error, bandwidths, cooccurrence, classification,
-        classification_10000, hybrid_bases, error_per_flop, compositional,
+        classification_10000, hybrid_bases, error_per_flop, compositional, place_memory,
     )
 }  # fmt: skip
 
 
 def section(name: str) -> str:
     """The page from the name of a figure's module to the next heading; all of it for couplings."""
-    text = PAGE.read_text()
+    text = (RESULTS / PAGES.get(name, "attention.md")).read_text()
     module = name.removesuffix("_10000")
-    if module == "couplings":
+    if module in ("couplings", *PAGES):
         return text
     start = max(text.find(f".{module}{end}") for end in ("`", " "))
     end = text.find("\n##", start)
@@ -212,10 +220,11 @@ def section(name: str) -> str:
 def test_the_page_prints_the_record(name: str) -> None:
     lines = [line.strip("|").split("|") for line in section(name).splitlines() if line[:1] == "|"]
     table = [[cell.strip() for cell in line] for line in lines]
-    for label, figures in PRINTED[name](record(name)):
+    for label, figures in PRINTED[name](read_record(name)):
         cells = [row for row in table if tuple(row[: len(label)]) == label]
         assert cells, f"the page has no row {label}"
-        shown = [word for cell in cells[0][len(label) :] for word in NUMBER.findall(cell)]
+        figures_of = [re.sub(r"(?<=\d),(?=\d{3})", "", cell) for cell in cells[0][len(label) :]]
+        shown = [word for cell in figures_of for word in NUMBER.findall(cell)]
         assert len(shown) == len(figures), (label, shown, figures)
         for word, figure in zip(shown, figures, strict=True):
             digits, _, power = word.partition("e")
@@ -226,7 +235,7 @@ def test_the_page_prints_the_record(name: str) -> None:
 @pytest.mark.parametrize("name", ["classification", "classification_10000"])
 def test_accuracies_are_within_three_standard_errors_of_the_published_ones(name: str) -> None:
     """Seven figures of each set: with 500 draws all 35 of five sets."""
-    sets = record(name)["sets"]
+    sets = read_record(name)["sets"]
     assert len(sets) == 5 or name == "classification_10000"
     rows = [r for s in sets.values() for t in ("table_2", "table_3") for r in s[t].values()]
     assert [row["within"] for row in rows] == [True] * (7 * len(sets))

@@ -4,22 +4,17 @@ Figures are drawn by matplotlib in the page's own colours and font. All lengths 
 print or, where the name says so, in inches.
 """
 
-import hashlib
-import io
 import math
-import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
-from training.reports.plots import shown
+from training.reports.plots import png, shown
+from training.reports.svg import INK, finish
 
-INK = "#010203"
-"""Replaced by the page's text colour."""
 OVERLAID = 4
 """Largest number of variants that one panel shows; of more, each has a panel of its own."""
 MOST_NAMED = 12
@@ -97,7 +92,7 @@ def empty(width_in: float, height_in: float) -> Any:
 def dress(axis: Any, size: float = 10) -> None:
     """Ticks, grid and two spines in the page's text colour; `size` of the tick labels in points."""
     axis.tick_params(which="both", colors=INK, labelsize=size, left=False, bottom=False)
-    axis.grid(alpha=0.2, color=INK, clip_on=False)
+    axis.grid(alpha=0.2, color=INK)
     for name, spine in axis.spines.items():
         spine.set_visible(name in ("left", "bottom"))
         spine.set_color(INK)
@@ -109,48 +104,6 @@ def look(number: int) -> tuple[str, str, str]:
     of_ten, place = divmod(number, len(_COLOURS))
     kind = min(of_ten, len(_DASHES) - 1)
     return _COLOURS[place], _DASHES[kind], _MARKERS[kind]
-
-
-def finish(figure: Any, title: str, kind: str = "") -> Markup:
-    """The figure as SVG that scales with its box and has its title as its accessible name.
-
-    `title` must differ between the figures of a page; `kind` is its class in the page's style.
-    """
-    import matplotlib
-
-    text = io.StringIO()
-    settings: Any = {"svg.hashsalt": title, "svg.fonttype": "none", "font.family": "sans-serif"}
-    with matplotlib.rc_context(settings):
-        figure.savefig(text, format="svg", metadata=dict.fromkeys(["Date", "Creator", "Format"]))
-    svg = text.getvalue().replace(INK, "currentColor").replace("xlink:href", "href")
-    svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.S)
-    used = set(re.findall(r'(?:href="|url\()#([\w.-]+)', svg))
-    svg = re.sub(r' id="([^"]*)"', lambda name: name[0] if name[1] in used else "", svg)
-    svg = re.sub(r' transform="rotate\(-0 [^"]*"', "", svg)
-    svg = re.sub(r'(?<= )(?:d|x|y|transform)="[^"]*"', _rounded, svg)
-    styles: dict[str, str] = {}
-
-    def named(style: re.Match[str]) -> str:
-        rules = re.sub(r"font-family: [^;]*;? ?", "", style[1])
-        name = f"s{hashlib.sha256(rules.encode()).hexdigest()[:6]}"
-        styles[name] = f".{name}{{{rules}}}"
-        return f'class="{name}"'
-
-    svg = re.sub(r'style="([^"]*)"', named, svg)
-    whole = re.search(r'<svg[^>]*viewBox="([^"]*)"[^>]*>(.*)', svg, re.S)
-    assert whole is not None
-    drawn = re.sub(r">\s+<", "><", whole[2]).replace("<defs></defs>", "")
-    if "<g " not in drawn:
-        drawn = re.sub("</?g>", "", drawn)
-    start = '<svg role="img" aria-label="{}" viewBox="{}" class="{}"><style>{}</style>'
-    rules = Markup("\n".join(styles.values()))
-    return Markup(start).format(title, whole[1], kind, rules) + Markup(drawn.strip())
-
-
-def _rounded(lengths: re.Match[str]) -> str:
-    """An attribute with one decimal of a point, which is all that a screen shows."""
-    text = re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.1f}", lengths[0])
-    return " ".join(text.split()).replace(".0 ", " ").replace(' "', '"')
 
 
 def _labelled(axis: Any, xlabel: str, ylabel: str = "") -> None:
@@ -194,11 +147,11 @@ def draw_lines(
     for axis, line in zip(axes, variants, strict=False):
         for other in behind:
             if other is not line:
-                axis.plot(other.x, other.y, clip_on=False, **_BEHIND)
+                axis.plot(other.x, other.y, **_BEHIND)
         _draw(axis, line, share, solid=panels)
     for axis in dict.fromkeys(axes):
         for line in scripted:
-            axis.plot(line.x, line.y, clip_on=False, **_scripted(line.name))
+            axis.plot(line.x, line.y, **_scripted(line.name))
         if share:
             axis.set_ylim(-0.03, 1.05)
         if all((line.x == np.round(line.x)).all() for line in lines):
@@ -240,10 +193,10 @@ def _draw(axis: Any, line: Line, share: bool, solid: bool) -> None:
     marker = "o" if len(line.x) <= 15 else ""
     axis.plot(
         line.x, line.y, color=colour, linestyle=pattern, linewidth=1.6, marker=marker,
-        markersize=3, clip_on=False,
+        markersize=3,
     )  # fmt: skip
     low, high = (np.clip(edge, 0, 1) if share else edge for edge in (line.low, line.high))
-    axis.fill_between(line.x, low, high, color=colour, alpha=0.18, linewidth=0, clip_on=False)
+    axis.fill_between(line.x, low, high, color=colour, alpha=0.18, linewidth=0)
 
 
 def draw_bars(
@@ -312,9 +265,7 @@ def draw_picture(
     _name_all(figure, styles, loc="outside right upper")
     _scatter(axis, points, across)
     figure.patch.set(facecolor="white", visible=True)
-    data = io.BytesIO()
-    figure.savefig(data, format="png", dpi=150, metadata={"Software": None})
-    return data.getvalue()
+    return png(figure, dpi=150)
 
 
 def _mark(number: int) -> dict[str, Any]:
@@ -328,18 +279,18 @@ def _scatter(axis: Any, points: Sequence[Point], across: dict[str, float]) -> No
         error = [[point.y - point.low], [point.high - point.y]]
         axis.errorbar(
             point.x, point.y, yerr=error, **_mark(point.number), linestyle="", capsize=3,
-            markersize=6, clip_on=False,
+            markersize=6,
         )  # fmt: skip
     front = sorted((point.x, point.y) for point in points if point.on_front)
     if front:
         x, y = zip(*front, strict=True)
-        axis.plot(x, y, color=INK, linewidth=1, alpha=0.6, zorder=0, clip_on=False)
+        axis.plot(x, y, color=INK, linewidth=1, alpha=0.6, zorder=0)
         axis.plot(
             x, y, "o", markersize=12, markerfacecolor="none", color=INK, markeredgewidth=1,
             clip_on=False,
         )  # fmt: skip
     for name, level in _near(across, axis.get_ylim()).items():
-        axis.axhline(level, color=INK, linewidth=0.8, linestyle="--", alpha=0.6, clip_on=False)
+        axis.axhline(level, color=INK, linewidth=0.8, linestyle="--", alpha=0.6)
         axis.annotate(
             name, (1, level), xycoords=("axes fraction", "data"), textcoords="offset points",
             xytext=(4, 0), va="center", color=INK, fontsize=8,
@@ -364,7 +315,7 @@ def _scale_costs(axis: Any, points: Sequence[Point]) -> Sequence[Point]:
     free = [point.number for point in points if point.x == 0]
     if not free:
         return points
-    axis.axvline(least / step, color=INK, linewidth=0.6, linestyle=":", clip_on=False)
+    axis.axvline(least / step, color=INK, linewidth=0.6, linestyle=":")
     axis.annotate(
         "none", (least / step ** (1.5 + len(free) / 2), 0), ha="center", color=INK, fontsize=8,
         xycoords=("data", "axes fraction"), textcoords="offset points", xytext=(0, 3),

@@ -1,6 +1,7 @@
 """Reports in HTML: one template, and the parts that fill it."""
 
 import base64
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -12,9 +13,10 @@ from markupsafe import Markup
 from training.reports.figures import look
 
 _OUTLINES = {
-    "o": "M 9 5 a 4 4 0 1 0 8 0 a 4 4 0 1 0 -8 0", "s": "M 9.5 1.5 h 7 v 7 h -7 z",
-    "^": "M 13 1 l 4.5 8 h -9 z",
-}  # fmt: skip
+    "o": "M9 5a4 4 0 1 0 8 0a4 4 0 1 0-8 0",
+    "s": "M9.5 1.5h7v7h-7z",
+    "^": "M13 1l4.5 8h-9z",
+}
 """Outlines of the points' shapes in a legend."""
 _MOST_MISSING = 200
 
@@ -60,9 +62,22 @@ def page(
     """
     filled = [(one, [part for part in one.parts if part]) for one in sections if one is not None]
     shown = [one._replace(parts=parts) for one, parts in filled if parts]
-    return _template("report.html").render(
+    text = _template("report.html").render(
         title=title, first=first, verdict=verdict, scene=scene, sections=shown
     )
+    return _with_classes(text)
+
+
+def _with_classes(page: str) -> str:
+    """A page with the styles of its figures in its head, each of them once."""
+    names: dict[str, str] = {}
+
+    def named(style: re.Match[str]) -> str:
+        return f' class="{names.setdefault(style[1], f"s{len(names)}")}"'
+
+    page = re.sub(r'(?<=[\w"]) style="([^"<>]*)"', named, page)
+    rules = "".join(f".{name}{{{style}}}\n" for style, name in names.items())
+    return page.replace("</style>", f"{rules}</style>", 1)
 
 
 def image(path: Path | None) -> str:

@@ -196,13 +196,29 @@ def _pyplot() -> Any:
     return plt
 
 
+def png(figure: Any, dpi: int) -> bytes:
+    """A figure as PNG with a palette of 256 colours, which takes less than half of the bytes."""
+    from PIL import Image
+
+    drawn, data = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=dpi)
+    with Image.open(drawn) as image:
+        colours = image.convert("RGB").quantize(method=Image.Quantize.FASTOCTREE)
+    colours.save(data, "png", optimize=True)
+    return data.getvalue()
+
+
 def _save(figure: Any, out: str | Path) -> Path:
     """Write the picture, whole or not at all; a name without a suffix becomes a .png."""
     path = picture_path(out)
     try:
-        image = io.BytesIO()
-        figure.savefig(image, format=path.suffix[1:], dpi=150)
-        write_atomically(led_to(path), image.getvalue())
+        if path.suffix == ".png":
+            data = png(figure, dpi=150)
+        else:
+            image = io.BytesIO()
+            figure.savefig(image, format=path.suffix[1:], dpi=150)
+            data = image.getvalue()
+        write_atomically(led_to(path), data)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"--out {str(out)!r}: the picture cannot be written ({reason})") from error
