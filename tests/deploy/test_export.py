@@ -1,6 +1,5 @@
 """The command, and what it writes."""
 
-import ast
 import dataclasses
 import json
 import shutil
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 import envs  # noqa: F401 - registers the environments
-from deploy import card, parity
+from deploy import parity
 from deploy.cameras import described
 from deploy.export import main
 from deploy.facts import _licence
@@ -54,17 +53,6 @@ def test_a_stopped_export_is_repeated_and_a_failed_one_leaves_the_former(tmp_pat
     assert main([*words, "--outside", "clip"]) == 2
     assert (tmp_path / "contract.json").read_bytes() == before
     assert not (tmp_path / ".begun").exists()
-
-
-def test_the_snippet_of_a_card_is_python_for_all_names():
-    names = ["Left Eye", "left.eye", "class", "7", 'a"b', "a b", "a.b", "policy"]
-    ports = [{"name": name} for name in names]
-    text = card._use({"model": {"kind": "onnx"}, "inputs": ports})
-    code = text.removeprefix("```python\n").removesuffix("\n```")
-    tree = ast.parse(code)
-    (table,) = (node for node in ast.walk(tree) if isinstance(node, ast.Dict))
-    assert [key.value for key in table.keys] == names
-    assert len({value.id for value in table.values}) == len(names)
 
 
 def test_the_licence_is_that_of_shipped_weights_alone(tmp_path):

@@ -254,13 +254,6 @@ def test_a_camera_connects_again_if_asked():
         camera.close()
 
 
-def test_addresses_and_devices_are_live_and_videos_are_not(tmp_path):
-    for source in (0, "rtsp://robot/stream", "http://robot:8080/", "/dev/null"):
-        assert frames._is_live(source)
-    for source in (str(tmp_path / "film.avi"), "pictures/%03d.png", "file:///film.avi", ""):
-        assert not frames._is_live(source)
-
-
 def test_the_command_tells_percentiles_and_writes_each_decision(folder, tmp_path, capsys):
     seen = str(recording(tmp_path / "seen.npz"))
     log = tmp_path / "times.csv"

@@ -165,29 +165,6 @@ def test_one_episode_has_a_mean_and_no_error(tmp_path, capsys):
     assert (entry["reward_std"], entry["reward_sem"]) == (0.0, None)
 
 
-def test_results_go_where_the_first_run_directory_is(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    for name in ("a", "b"):
-        (tmp_path / name / "checkpoints").mkdir(parents=True)
-
-    def where(runs):
-        return evaluation._folder(runs, [], range(1))
-
-    assert where(["stepping_stones"]) is None
-    assert where(["stepping_stones", "b", "a"]) == Path("b/evaluation")
-    assert where(["a/checkpoints/000001.safetensors"]) == Path("a/evaluation")
-    (tmp_path / "a/evaluation").mkdir()
-    assert where(["a"]) == Path("a/evaluation")  # stopped before its first result
-    (tmp_path / "a/evaluation/evaluation.json").touch()
-    assert where(["a"]) == Path("a/evaluation-2")
-    (tmp_path / "a/evaluation-2").mkdir()
-    (tmp_path / "a/evaluation-2/pareto.png").touch()
-    assert where(["a", "b"]) == Path("a/evaluation-3")
-    monkeypatch.setattr("os.access", lambda *_: False)
-    assert where(["a"]) is None
-    assert "note: a cannot be written, so nothing is: give --out DIR" in capsys.readouterr().err
-
-
 def test_repair_of_depth_is_of_the_evaluation_and_not_of_the_policy(tmp_path, few_timed_calls):
     """The shipped policy has none; results say what they were measured with."""
     words = ["stepping_stones_no_attention", "--episodes", "1", "--set", "episode_s=0.2"]

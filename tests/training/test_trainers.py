@@ -12,16 +12,16 @@ import pytest
 import torch
 import yaml
 
-from tests.training import counted_env, random_search, test_bc, test_es, test_implicit_bc, test_ppo
+from tests.training import counted_env, random_search, test_bc, test_es, test_ppo
 from tests.training.study_jobs import conduct, write_study
-from training import bc, demos, es, ppo
+from training import bc, es, ppo
 from training.algorithms.command import main as run_trainer
 from training.algorithms.registry import TRAINERS, load_any_config, trainer_of
 from training.io import checkpoint
 from training.io.config import UserError
 from training.runner import train
 
-EXPERT, PICTURE = (f"tests.training.counted_env:Counted{name}-v0" for name in ("Expert", "Picture"))
+EXPERT = "tests.training.counted_env:CountedExpert-v0"
 SEARCH = {
     "trainer": random_search.NAME, "env_id": test_es.TOY, "iterations": 4, "seed": 3, "workers": 1,
     "policy": {"controller": "mlp", "hidden": [4], "patch": [8, 8]},
@@ -273,28 +273,16 @@ JOBS = {
     "es": {**test_es.SMALL, "env_id": EXPERT, "env": {}, "curriculum": []},
     "bc": {**test_bc.SMALL, "env_id": EXPERT},
     "ppo": {**test_ppo.SMALL, "env_id": EXPERT, "env": {}},
-    "implicit": {**test_implicit_bc.SMALL, "env_id": PICTURE, "evaluate_every": 1},
 }
 
 
 @pytest.mark.parametrize(
-    ("kind", "workers"),
-    [
-        ("es", 1),
-        pytest.param("ppo", 1, marks=needs_ppo),
-        ("implicit", 1),
-        pytest.param("bc", 2, marks=pytest.mark.records),
-    ],
+    ("kind", "workers"), [("es", 1), pytest.param("bc", 2, marks=pytest.mark.records)]
 )
 def test_a_run_opens_an_environment_a_worker(tmp_path, opened, kind, workers):
     """Where the worker is another process, one more tells what the policy sees."""
     job = {**JOBS[kind], "workers": workers, "iterations": 2}
-    if kind == "implicit":
-        job["demonstrations"] = str(tmp_path / "demos")
-        words = ["--env", PICTURE, "--episodes", "8", "--valid-share", "0.25", "--workers", "1"]
-        assert demos.main([*words, "--out", job["demonstrations"]]) == 0
-        opened()
-    command, run = COMMANDS.get(kind, bc), str(tmp_path / "run")
+    command, run = COMMANDS[kind], str(tmp_path / "run")
     assert command.main(["--config", str(written(tmp_path, job)), "--out", run]) == 0
     expected = (1, 1) if workers == 1 else (3, 1)
     assert opened() == expected
