@@ -212,6 +212,7 @@ def test_the_presets_fit_together():
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
+        ({"policy": {"name": "place_memory", "fit_pitch": True}}, "fit_pitch must be false with"),
         ({"held_out": 0.9}, "held_out = 0.9, but input should be less than or equal to 0.5"),
         ({"env_id": "tests.training.toy_env:Toy-v0"}, "has no expert_action() that could be"),
     ],

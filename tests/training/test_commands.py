@@ -136,6 +136,15 @@ def test_feature_maps_are_compared_in_one_command(recipe, tmp_path, capsys):
     assert hybrid["attention"] == sum(hybrid["flops"][part] for part in ATTENTION)
 
 
+def test_flops_of_a_place_memory_are_counted_part_by_part(capsys):
+    assert flops.main(["configs/stepping_stones_memory.yaml", "--calls", "2"]) == 0
+    title, costs = capsys.readouterr().out.splitlines()
+    found = dict(zip(title.split()[1:], costs.split()[-len(title.split()) + 1 :], strict=True))
+    for part in ("tokenising", "projection", "exponentials", "score", "controller"):
+        assert int(found[part].replace(",", "")) > 1000, part
+    assert int(found["state"]) == 106 + 3 + 2  # sums, their units, odometry
+
+
 def test_any_field_can_be_varied(recipe, capsys):
     assert flops.main([str(recipe), "--vary", "policy.patch=[4,4],[8,8]", "--calls", "1"]) == 0
     table, _ = capsys.readouterr().out.split("\n\n")

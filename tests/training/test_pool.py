@@ -5,6 +5,7 @@ import subprocess
 import sys
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.training.background import ROOT, wait_for
 from tests.training.pool_workers import Holding, Odd, Squares
 from training.collect import pool, processes
 from training.collect.pool import InProcessPool, WorkerDiedError, open_pool
-from training.collect.processes import ProcessPool
+from training.collect.processes import ProcessPool, open_processes
 from training.io.config import UserError
 
 
@@ -153,3 +154,37 @@ def test_a_program_of_ones_own_needs_no_guard(tmp_path):
         env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert (done.stdout, done.stderr) == ("[9, 16]\n", "")
+
+
+PROGRAM = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from training.collect.processes import open_processes
+
+if __name__ == "__main__":
+    pool = open_processes(2)
+    waiting = [pool.submit(time.sleep, 100) for _ in range(2)]
+    print(*pool._processes, flush=True)
+    time.sleep(100)
+"""
+
+
+def test_processes_begin_as_asked():
+    with open_processes(1, sys.setrecursionlimit, 4321) as pool:
+        assert pool.submit(sys.getrecursionlimit).result() == 4321
+
+
+@pytest.mark.records
+def test_a_killed_parent_leaves_no_process_behind(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    parent = subprocess.Popen(
+        [sys.executable, str(program), str(ROOT)], stdout=subprocess.PIPE, text=True
+    )
+    children = [Path("/proc") / pid for pid in parent.stdout.readline().split()]
+    assert len(children) == 2
+    assert all(child.exists() for child in children)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    wait_for(lambda: not any(child.exists() for child in children), seconds=30)
