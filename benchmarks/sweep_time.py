@@ -31,7 +31,7 @@ STEP_PARTS: Parts = {
     "physics": ((Scene, "advance"),),
     "reading state": READING,
     "drawing what moves": ((Rasteriser, "draw"), (Movers, "poses"), (SweepCamera, "_draw")),
-    "copying the background": ((SweepCamera, "picture"),),
+    "copying the background": ((SweepCamera, "image"),),
     "observation, info, the rest": ((BimanualSweepEnv, "step"),),
 }
 RESET_PARTS: Parts = {
@@ -39,12 +39,12 @@ RESET_PARTS: Parts = {
     "start poses": ((ToolTargets, "__init__"),),
     "drawing the background": ((SweepCamera, "begin"), (SweepCamera, "_draw")),
     "reading state": READING,
-    "first picture, the rest": ((SweepCamera, "picture"), (BimanualSweepEnv, "reset")),
+    "first image, the rest": ((SweepCamera, "image"), (BimanualSweepEnv, "reset")),
 }
 COLUMNS: dict[str, dict[str, Any]] = {
     "500 x 500 pixels": {"image_px": 500},
     "250 x 250 pixels": {"image_px": 250},
-    "no pictures": {"images": False},
+    "no images": {"images": False},
 }
 """Column -> settings of the environment."""
 AT_MOST_MS = (45.0, 45.0, 20.0)

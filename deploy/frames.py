@@ -127,7 +127,7 @@ class Camera:
         *,
         reconnect: bool = False,
     ) -> None:
-        if not takes_pictures(port):
+        if not takes_images(port):
             raise ValueError(
                 "an input for a camera must be uint8 (rows, columns, 3), (3, rows, columns), with "
                 "1 or no channel, or a stack of such frames, got "
@@ -226,19 +226,19 @@ class Camera:
                 self._open = False
 
     def _read(self) -> Seen | None:
-        there, picture = self._capture.read()
+        there, image = self._capture.read()
         seen_s = time.monotonic()
         if not there:
             return None
         cv2, shape = self._cv2, self._shape
         first = len(shape) == 3 and shape[2] not in (1, 3)  # channels come first
         rows, columns = shape[1:] if first else shape[:2]
-        picture = cv2.resize(picture, (columns, rows), interpolation=cv2.INTER_AREA)
-        if picture.ndim == 2:
-            picture = cv2.cvtColor(picture, cv2.COLOR_GRAY2BGR)
+        image = cv2.resize(image, (columns, rows), interpolation=cv2.INTER_AREA)
+        if image.ndim == 2:
+            image = cv2.cvtColor(image, cv2.COLOR_GRAY2BGR)
         colour = len(shape) == 3 and shape[0 if first else 2] == 3
         code = cv2.COLOR_BGR2RGB if colour else cv2.COLOR_BGR2GRAY
-        found = np.asarray(cv2.cvtColor(picture, code), np.uint8)
+        found = np.asarray(cv2.cvtColor(image, code), np.uint8)
         found = np.moveaxis(found, -1, 0) if first and colour else found.reshape(shape)
         return {**self._others, self._port.name: np.ascontiguousarray(found)}, seen_s
 
@@ -269,7 +269,7 @@ class Cameras:
             camera.close()
 
 
-def takes_pictures(port: Port) -> bool:
+def takes_images(port: Port) -> bool:
     """Whether frames of a camera, or stacks of them, fit an input."""
     axis, shape = _stack(port.shape)
     channels = len(shape) == 2 or (len(shape) == 3 and bool({shape[0], shape[2]} & {1, 3}))

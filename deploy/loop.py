@@ -31,7 +31,7 @@ from deploy.frames import (
     Recorded,
     Seen,
     StreamEndError,
-    takes_pictures,
+    takes_images,
 )
 from deploy.runtime import Late, Policy, UnfitError
 
@@ -272,10 +272,10 @@ def _source(policy: Policy, arguments: argparse.Namespace) -> Any:
     if arguments.camera is None:
         return Drawn(ports)
     words = [_named(word, [port.name for port in ports]) for word in arguments.camera]
-    pictures = {port.name: port for port in ports if takes_pictures(port)}
-    names = [name or next(iter(pictures), "") for name, _ in words]
-    unnamed = len(pictures) != 1 and not all(name for name, _ in words)
-    if unnamed or not set(names) <= set(pictures) or len(set(names)) != len(names):
+    images = {port.name: port for port in ports if takes_images(port)}
+    names = [name or next(iter(images), "") for name, _ in words]
+    unnamed = len(images) != 1 and not all(name for name, _ in words)
+    if unnamed or not set(names) <= set(images) or len(set(names)) != len(names):
         raise ValueError(
             "--camera is for policies with one image, uint8 (rows, columns, 3), or for several as "
             "--camera INPUT=SOURCE, each once; depth needs a function of your "
@@ -286,7 +286,7 @@ def _source(policy: Policy, arguments: argparse.Namespace) -> Any:
     cameras: list[Camera] = []
     try:
         for name, (_, source) in zip(names, words, strict=True):
-            cameras.append(Camera(source, pictures[name], others, reconnect=arguments.reconnect))
+            cameras.append(Camera(source, images[name], others, reconnect=arguments.reconnect))
     except BaseException:
         Cameras(cameras).close()
         raise

@@ -222,7 +222,7 @@ def _fitting(port: Port, value: Any) -> NDArray[Any]:
 
 def _typed(port: Port, array: NDArray[Any]) -> NDArray[Any]:
     """In the type of an input: floats of any width and signed integers for floats, and whole
-    numbers that it holds. Unsigned integers are none of these: they are pictures or millimetres."""
+    numbers that it holds. Unsigned integers are none of these: they are images or millimetres."""
     if array.dtype == port.dtype:
         return array
     if array.dtype.kind not in ("fi" if port.dtype.kind == "f" else "biu"):

@@ -153,7 +153,7 @@ def step_of(policy: nn.Module, observation_space: Any, action_space: Any) -> Ste
     if isinstance(policy, SeeingPolicy) and policy.repair is not None:
         raise ValueError(
             f"repair must be none in an export, got {policy.config.repair}, which OpenCV does: "
-            "give --repair none, and repair pictures before the model"
+            "give --repair none, and repair images before the model"
         )
     if isinstance(policy, VisionPerformerPolicy) and policy.config.optimiser == "langevin":
         raise ValueError(

@@ -92,7 +92,7 @@ class BulletClient(HoldsPhysics):
         setattr(self, name, attribute)  # the next lookup finds the bound method directly
         return attribute
 
-    def picture(
+    def image(
         self,
         width_height: tuple[int, int],
         view: Sequence[float],

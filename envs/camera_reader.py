@@ -159,9 +159,9 @@ class CameraReader:
     def __iter__(self) -> Iterator[Frame]:
         """Yield images as elements of the space."""
         for frames in zip(*self._streams, strict=False):
-            yield self._picture(frames)
+            yield self._image(frames)
 
-    def _picture(self, frames: tuple[Frame, ...]) -> Frame:
+    def _image(self, frames: tuple[Frame, ...]) -> Frame:
         several = len(frames) == 1 and self._cameras > 1
         if several and (frames[0].ndim != 3 or len(frames[0]) != self._cameras):
             raise ValueError(
@@ -171,12 +171,12 @@ class CameraReader:
         names = self._names * self._cameras if several else self._names
         apart = frames[0] if several else frames
         prepared = [self._prepared(*one) for one in zip(apart, names, strict=True)]
-        picture = prepared[0] if self._cameras == 1 else np.stack(prepared)
+        image = prepared[0] if self._cameras == 1 else np.stack(prepared)
         if self.kind == "colour" and self.space.shape[-1] != 3:
-            picture = np.moveaxis(picture, -1, 0)
+            image = np.moveaxis(image, -1, 0)
         whole = np.issubdtype(self.space.dtype, np.integer)
-        picture = np.rint(picture) if whole and picture.dtype.kind == "f" else picture
-        bounded = np.clip(picture, self.space.low.min(), self.space.high.max())
+        image = np.rint(image) if whole and image.dtype.kind == "f" else image
+        bounded = np.clip(image, self.space.low.min(), self.space.high.max())
         return bounded.reshape(self.space.shape).astype(self.space.dtype)
 
     def _prepared(self, frame: Frame, name: str) -> Frame:
@@ -264,14 +264,14 @@ class CameraReader:
         nothing = ~(depth > 0) | ~np.isfinite(depth)
         return np.where(nothing, far, depth.astype(np.float64) * unit_m)
 
-    def _scaled(self, picture: Frame) -> Frame:
+    def _scaled(self, image: Frame) -> Frame:
         """Bytes as they are, or within the bounds of a space of other numbers."""
         if self.space.dtype == np.uint8:
-            return picture
+            return image
         low, high = float(self.space.low.min()), float(self.space.high.max())
         if not np.isfinite([low, high]).all():
             raise ValueError(f"space must have bounds to scale images to, got {self.space}")
-        return low + (high - low) * picture.astype(np.float32) / 255
+        return low + (high - low) * image.astype(np.float32) / 255
 
 
 def _guessed(space: spaces.Box) -> Kind:
@@ -281,7 +281,7 @@ def _guessed(space: spaces.Box) -> Kind:
 
 
 def _read_shape(space: spaces.Box, kind: Kind) -> tuple[int, int, int]:
-    """Cameras, height and width of a space's pictures."""
+    """Cameras, height and width of a space's images."""
     shape = space.shape
     if kind == "colour" and len(shape) == 3 and 3 in (shape[0], shape[-1]):
         return (1, *(shape[:2] if shape[-1] == 3 else shape[1:]))

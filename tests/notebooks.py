@@ -3,7 +3,7 @@
     python -m tests.notebooks [--write] [FILE ...]
 
 A code cell is Python, or begins with `%%bash` or `%%writefile NAME`. With --write the notebooks
-keep what their cells print, and the pictures that they draw. Without it nothing is written.
+keep what their cells print, and the images that they draw. Without it nothing is written.
 """
 
 import argparse

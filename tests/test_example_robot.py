@@ -27,8 +27,8 @@ def test_arrays_go_over_a_socket_as_they_are():
     here, there = socket.socketpair()
     with here, there:
         FRAMES["send"](here, {"step": 3}, ARRAYS)
-        told, found = FRAMES["receive"](there)
-        assert told == {"step": 3}
+        message, found = FRAMES["receive"](there)
+        assert message == {"step": 3}
         assert found.keys() == ARRAYS.keys()
         assert all(np.array_equal(found[key], ARRAYS[key]) for key in ARRAYS)
         here.close()
@@ -40,9 +40,9 @@ def test_arrays_go_over_a_socket_as_they_are():
     ("data", "sentence"),
     [
         (b"\xff\xff\xff\xff", "a header must have 1 to 65536 bytes, got 4294967295"),
-        (framed({"told": {}, "arrays": {"a": ["object", 1]}}), "a must be an array of float32"),
-        (framed({"told": {}, "arrays": {"a": ["uint8", -1]}}), "a must be an array of float32"),
-        (framed({"told": {}, "arrays": {"a": ["uint8", 1 << 13, 1 << 13]}}), "at most 16777216"),
+        (framed({"message": {}, "arrays": {"a": ["object", 1]}}), "a must be an array of float32"),
+        (framed({"message": {}, "arrays": {"a": ["uint8", -1]}}), "a must be an array of float32"),
+        (framed({"message": {}, "arrays": {"a": ["uint8", 1 << 13, 1 << 13]}}), "at most 16777216"),
     ],
 )
 def test_what_is_no_frame_is_refused(data, sentence):

@@ -61,7 +61,7 @@ class Arm(HoldsPhysics):
         client: the physics client.
         model: of the arm.
         folder: where its URDF may be written, for PyBullet to read.
-        visible: whether pictures show it.
+        visible: whether images show it.
     """
 
     def __init__(

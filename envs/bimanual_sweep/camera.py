@@ -1,10 +1,10 @@
 """The policy's colour cameras, and a background that is drawn once.
 
-Nearly all the time of a picture goes into the pixels of the table, which never moves. So PyBullet's
+Nearly all the time of an image goes into the pixels of the table, which never moves. So PyBullet's
 software renderer draws table and bowls when an episode begins, in a client of their own. Each
-picture then puts arms and balls in front of them, pixel by pixel, by depth. They are drawn by
+image then puts arms and balls in front of them, pixel by pixel, by depth. They are drawn by
 `rasteriser`, or by PyBullet where their shapes are not known or one reaches behind the camera. No
-pixel differs from PyBullet's picture of everything.
+pixel differs from PyBullet's image of everything.
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ class SweepCamera(HoldsPhysics):
     def __init__(
         self, config: BimanualSweepConfig, camera: SweepCameraConfig | None = None
     ) -> None:
-        camera = config.pictures["rgb"] if camera is None else camera
+        camera = config.cameras_by_key["rgb"] if camera is None else camera
         self._config, self._size = config, (camera.width_px, camera.height_px)
         self._client = BulletClient()
         self._view = self._client.computeViewMatrix(camera.eye_m, camera.target_m, [0, 0, 1])
@@ -52,21 +52,21 @@ class SweepCamera(HoldsPhysics):
         self._background = np.ascontiguousarray(background)
         self._movers = scene.movers
 
-    def picture(self, client: BulletClient) -> NDArray[np.uint8]:
+    def image(self, client: BulletClient) -> NDArray[np.uint8]:
         """The scene (height, width, 3) with what moves as it is in `client` now."""
-        picture = self._background.copy()
+        image = self._background.copy()
         movers = self._movers
         if movers is None or not self._rasteriser.draw(
-            movers.meshes, *movers.poses(client), self._depth, picture
+            movers.meshes, *movers.poses(client), self._depth, image
         ):
             moving, depth = self._draw(client)
             nearer = np.flatnonzero(depth < self._depth)
-            picture.reshape(-1, 3)[nearer] = moving.reshape(-1, 3)[nearer]
-        return picture
+            image.reshape(-1, 3)[nearer] = moving.reshape(-1, 3)[nearer]
+        return image
 
     def close(self) -> None:
         """Disconnect; calling it again does nothing."""
         self._client.close()
 
     def _draw(self, client: BulletClient) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-        return client.picture(self._size, self._view, self._projection, _LIGHT)
+        return client.image(self._size, self._view, self._projection, _LIGHT)

@@ -20,18 +20,18 @@ _LONGEST_TABLE_M = 20.0
     config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
 )
 class SweepCameraConfig:
-    """One colour camera, fixed beside or above the table; z is up in its picture."""
+    """One colour camera, fixed beside or above the table; z is up in its image."""
 
     eye_m: tuple[float, float, float] = (-1.02, 0.0, 1.02)
     """Where the camera is ..."""
     target_m: tuple[float, float, float] = (0.0, 0.0, 0.02)
     """... the point that it looks at ..."""
     fov_deg: float = Field(default=47.0, gt=5, lt=120)
-    """... and its field of view over the picture's height, degrees."""
+    """... and its field of view over the image's height, degrees."""
     height_px: int = Field(default=250, ge=16, le=1000)
-    """Rows of the picture; pixels are square."""
+    """Rows of the image; pixels are square."""
     width_px: int = Field(default=250, ge=16, le=1000)
-    """Columns of the picture."""
+    """Columns of the image."""
 
     def check(self, eye: str, target: str) -> None:
         """ValueError where it cannot see; `eye` and `target` are what its places are called."""
@@ -44,7 +44,7 @@ class SweepCameraConfig:
         if self.eye_m[:2] == self.target_m[:2]:
             raise ValueError(
                 f"{eye} must not be straight above or below {target} = {list(self.target_m)}: the "
-                f"picture has no up there, got {list(self.eye_m)}"
+                f"image has no up there, got {list(self.eye_m)}"
             )
 
 
@@ -114,9 +114,9 @@ class BimanualSweepConfig:
     frozen_arm: Literal["none", "left", "right"] = "none"
     """An arm that ignores its part of the action."""
     image_px: int = Field(default=500, ge=50, le=1000)
-    """Height and width of the picture."""
+    """Height and width of the image."""
     images: bool = True
-    """Whether pictures are rendered; without, `rgb` is black."""
+    """Whether images are rendered; without, `rgb` is black."""
     camera_eye_m: tuple[float, float, float] = (-1.02, 0.0, 1.02)
     """Where the camera is ..."""
     camera_target_m: tuple[float, float, float] = (0.0, 0.0, 0.02)
@@ -124,7 +124,7 @@ class BimanualSweepConfig:
     camera_fov_deg: float = Field(default=47.0, gt=5, lt=120)
     """... and its field of view, degrees."""
     extra_cameras: dict[str, SweepCameraConfig] = field(default_factory=dict)
-    """Further cameras by name, small letters, digits and _: `rgb_NAME` is the picture of each."""
+    """Further cameras by name, small letters, digits and _: `rgb_NAME` is the image of each."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -189,7 +189,7 @@ class BimanualSweepConfig:
             )
 
     def _check_cameras(self) -> None:
-        self.pictures["rgb"].check("camera_eye_m", "camera_target_m")
+        self.cameras_by_key["rgb"].check("camera_eye_m", "camera_target_m")
         for name, camera in self.extra_cameras.items():
             if not re.fullmatch("[a-z][a-z0-9_]*", name):
                 raise ValueError(
@@ -198,7 +198,7 @@ class BimanualSweepConfig:
             camera.check(f"extra_cameras.{name}.eye_m", "its target_m")
 
     @property
-    def pictures(self) -> dict[str, SweepCameraConfig]:
+    def cameras_by_key(self) -> dict[str, SweepCameraConfig]:
         """Every camera by its key in the observation."""
         first = SweepCameraConfig(
             self.camera_eye_m,

@@ -4,7 +4,7 @@ The task of Hybrid Random Features (Choromanski et al. 2022), section 4.4 and ap
 Implicit Behavioral Cloning (Florence et al. 2021); their environment was never released.
 
 Observation, a dictionary:
-    rgb (500, 500, 3) uint8: the camera's picture, rows from the top; `rgb_NAME` (height, width, 3)
+    rgb (500, 500, 3) uint8: the camera's image, rows from the top; `rgb_NAME` (height, width, 3)
         that of each of `extra_cameras`.
     pose (12,) float32: x, y, z (metres) and roll, pitch, yaw (radians) of the left tool, then the
         right, as they are. A tool's frame lies at the middle of its blade's edge.
@@ -75,7 +75,9 @@ class BimanualSweepEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float
         check_render_mode(render_mode)
         config = self.config = read_settings(BimanualSweepConfig, settings)
         self.render_mode = render_mode
-        shapes = {key: (one.height_px, one.width_px, 3) for key, one in config.pictures.items()}
+        shapes = {
+            key: (one.height_px, one.width_px, 3) for key, one in config.cameras_by_key.items()
+        }
         self.observation_space: spaces.Dict = spaces.Dict(  # type: ignore[assignment]
             {
                 **{key: spaces.Box(0, 255, shape, np.uint8) for key, shape in shapes.items()},
@@ -116,7 +118,7 @@ class BimanualSweepEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float
             self._models,
             bowls_m,
             balls_m,
-            pictures=self.config.images or self.render_mode is not None,
+            images=self.config.images or self.render_mode is not None,
             visible=self.render_mode == "human",
         )
         self._targets = ToolTargets(config, self._models, jitter_m)
@@ -178,10 +180,10 @@ class BimanualSweepEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float
         return self._targets.poses, self._balls_m[outside], on_table[outside]
 
     def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override,unused-ignore]
-        """The camera's picture (height, width, 3); a live window shows itself."""
+        """The camera's image (height, width, 3); a live window shows itself."""
         if self.render_mode != "rgb_array" or self._scene is None:
             return None
-        return self._camera.picture(self._client)
+        return self._camera.image(self._client)
 
     def close(self) -> None:
         """Disconnect from the physics; calling it again does nothing."""
@@ -191,11 +193,11 @@ class BimanualSweepEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float
 
     def _observe(self) -> Observation:
         assert self._scene is not None
-        # Poses first: reading them settles the links that the picture then shows.
+        # Poses first: reading them settles the links that the image then shows.
         self._poses = np.array([np.concatenate(arm.tool_pose()) for arm in self._scene.arms])
         if self.config.images:
             cameras = {"rgb": self._camera, **self._extra}
-            seen = {key: camera.picture(self._client) for key, camera in cameras.items()}
+            seen = {key: camera.image(self._client) for key, camera in cameras.items()}
         else:
             seen = {key: black.copy() for key, black in self._black.items()}
         return {**seen, "pose": self._poses.ravel().astype(np.float32)}

@@ -54,7 +54,7 @@ class Rasteriser:
     """Draws what moves before a background.
 
     Args:
-        width_height: of pictures, pixels.
+        width_height: of images, pixels.
         view, projection: the camera's matrices, 16 numbers each, as PyBullet computes them.
         light: direction (x, y, z) that the light comes from.
     """
@@ -78,16 +78,16 @@ class Rasteriser:
         self._colours = np.empty((height, width, 3), np.uint8)
 
     def draw(
-        self, meshes: Meshes, places_m: Floats, turns: Floats, depth: Singles, picture: Bytes
+        self, meshes: Meshes, places_m: Floats, turns: Floats, depth: Singles, image: Bytes
     ) -> bool:
-        """Draw shapes into `picture` where they are nearer than what it shows.
+        """Draw shapes into `image` where they are nearer than what it shows.
 
         Args:
             meshes: the shapes.
             places_m: (bodies, 3) where bodies are.
             turns: (bodies, 4) their quaternions, x, y, z, w.
-            depth: (height, width) PyBullet's depths of what `picture` shows.
-            picture: (height, width, 3).
+            depth: (height, width) PyBullet's depths of what `image` shows.
+            image: (height, width, 3).
 
         Returns:
             Whether they could be drawn; not where a corner is behind the camera.
@@ -103,7 +103,7 @@ class Rasteriser:
             self._heights,
             self._colours,
             depth,
-            picture,
+            image,
         )
         return found
 
@@ -126,7 +126,7 @@ def _draw(
     heights: Singles,
     drawn: Bytes,
     depth: Singles,
-    picture: Bytes,
+    image: Bytes,
 ) -> bool:
     """See `Rasteriser.draw`. heights: minus the clip coordinate z of each pixel, rows from below,
     -far where nothing is drawn, as it is again afterwards; drawn: their colours."""
@@ -159,7 +159,7 @@ def _draw(
                     clip, screen, corners, turned, colours[shape], light, near_far_power,
                     heights, drawn, touched,
                 )  # fmt: skip
-    _show(near_far_power, heights, drawn, touched, depth, picture)
+    _show(near_far_power, heights, drawn, touched, depth, image)
     return True
 
 
@@ -177,7 +177,7 @@ def _triangle(
     touched: NDArray[np.int64],
 ) -> None:
     """Draw a triangle where nothing nearer is; `touched`: the first row and the one after the last,
-    and columns, that all of a picture's triangles reach."""
+    and columns, that all of an image's triangles reach."""
     a, b, c = corners
     near, far, power = near_far_power
     ax, ay, wa = screen[a, 0], screen[a, 1], screen[a, 2]
@@ -223,9 +223,9 @@ def _show(
     drawn: Bytes,
     touched: NDArray[np.int64],
     depth: Singles,
-    picture: Bytes,
+    image: Bytes,
 ) -> None:
-    """Put what is drawn into the picture where it is nearer, and forget it."""
+    """Put what is drawn into the image where it is nearer, and forget it."""
     near, far, _ = near_far_power
     for row in range(touched[0], touched[1]):
         out = len(heights) - 1 - row
@@ -236,7 +236,7 @@ def _show(
             heights[row, column] = -far
             if _depth(-height, near, far) < depth[out, column]:
                 for i in range(3):
-                    picture[out, column, i] = drawn[row, column, i]
+                    image[out, column, i] = drawn[row, column, i]
 
 
 @compiled

@@ -41,7 +41,7 @@ class Scene(HoldsPhysics):
         models: of the left and the right arm.
         bowls_m: (2, 2) centres (x, y) of the bowls.
         balls_m: (balls, 2) where the balls start.
-        pictures: whether the camera takes pictures of what moves.
+        images: whether the camera takes images of what moves.
         visible: whether table and bowls show in this client, for its own window.
     """
 
@@ -53,7 +53,7 @@ class Scene(HoldsPhysics):
         bowls_m: Floats,
         balls_m: Floats,
         *,
-        pictures: bool = True,
+        images: bool = True,
         visible: bool = False,
     ) -> None:
         self._client, self._config, self.bowls_m = client, config, bowls_m
@@ -77,10 +77,10 @@ class Scene(HoldsPhysics):
             for bowl in bowls_m:
                 add_bowl_visual(client, config, bowl)
         with tempfile.TemporaryDirectory() as folder:
-            self.arms = [Arm(client, model, Path(folder), visible=pictures) for model in models]
+            self.arms = [Arm(client, model, Path(folder), visible=images) for model in models]
         self.balls = self._make_balls(balls_m)
         moving = [*(arm.body for arm in self.arms), *self.balls]
-        self.movers = Movers.of(client, moving) if pictures else None
+        self.movers = Movers.of(client, moving) if images else None
         for body in (table, *bowls):
             client.setCollisionFilterGroupMask(body, -1, _STATIC, _TOOLS | _BALLS)
         for ball in self.balls:

@@ -1,4 +1,4 @@
-"""The geometry of the cameras: where in the world each pixel of a picture looks."""
+"""The geometry of the cameras: where in the world each pixel of an image looks."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,9 @@ def ray_directions(camera: SweepCameraConfig) -> Floats:
 
 def geometry(config: BimanualSweepConfig) -> Geometry:
     """The cameras in the world: x away from the first camera's side, z up from the table's top."""
-    pictures = config.pictures
+    cameras_by_key = config.cameras_by_key
     return Geometry(
-        rays={key: ray_directions(camera) for key, camera in pictures.items()},
-        positions_m={key: np.array(camera.eye_m) for key, camera in pictures.items()},
-        cameras={key: (key.removeprefix("rgb_"),) for key in pictures},
+        rays={key: ray_directions(camera) for key, camera in cameras_by_key.items()},
+        positions_m={key: np.array(camera.eye_m) for key, camera in cameras_by_key.items()},
+        cameras={key: (key.removeprefix("rgb_"),) for key in cameras_by_key},
     )

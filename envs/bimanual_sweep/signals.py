@@ -10,7 +10,7 @@ _ARMS, _UNITS, _ORDERS = ("left", "right"), ("m", "rad"), ("x, y, z", "roll, pit
 
 def signals() -> tuple[Signal, ...]:
     """Return the signals of the observation and the action."""
-    found = [Signal("rgb", "the camera's picture, rows from the top", frame="camera",
+    found = [Signal("rgb", "the camera's image, rows from the top", frame="camera",
                     order="row, column, colour (red, green, blue)")]  # fmt: skip
     whats = (("pose", "{} tool as it is"), (ACTION, "change of the {} tool's target"))
     for part, what in whats:

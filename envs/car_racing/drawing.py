@@ -1,4 +1,4 @@
-"""CarRacing-v3 drawn fast: the same pixels, without what lies outside the picture.
+"""CarRacing-v3 drawn fast: the same pixels, without what lies outside the image.
 
 Gymnasium turns, scales and filters every polygon of grass and track one by one in Python; here they
 are moved together, and only those that meet the window are drawn.
@@ -31,7 +31,7 @@ _GRASS = _grass()
 
 
 class FastCarRacing(CarRacing):
-    """CarRacing-v3 that draws frames only while `drawing`; the last picture stands otherwise."""
+    """CarRacing-v3 that draws frames only while `drawing`; the last image stands otherwise."""
 
     drawing = True
 
@@ -44,7 +44,7 @@ class FastCarRacing(CarRacing):
             return self.state
         return super()._render(mode)
 
-    def picture(self) -> Any:
+    def image(self) -> Any:
         """Return the current image, (96, 96, 3) uint8."""
         self.state = super()._render("state_pixels")
         return self.state

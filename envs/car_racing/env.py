@@ -1,6 +1,6 @@
 """CarRacingRepeat-v0: Gymnasium's CarRacing-v3 with action repeat and two actions.
 
-Observation: Box (96, 96, 3) uint8, the picture of CarRacing-v3; its last 12 rows are indicators.
+Observation: Box (96, 96, 3) uint8, the image of CarRacing-v3; its last 12 rows are indicators.
 Action, Box(-1, 1, (2,)), to which it is clipped, for `action_repeat` frames of 20 ms:
     0  steering, right positive, up to `largest_steer`
     1  drive, to which `idle_drive` is added: gas where the sum is positive, up to `largest_gas`;
@@ -82,10 +82,10 @@ class CarRacingEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         super().reset(seed=seed)
         self._colour(seed)
         self._game.drawing = True
-        picture, _ = self._game.reset(seed=seed)
+        image, _ = self._game.reset(seed=seed)
         self._frames = self._without = 0
         self._begun = True
-        return self._distracted(picture), self._info()
+        return self._distracted(image), self._info()
 
     def step(
         self, action: NDArray[np.float32]
@@ -104,7 +104,7 @@ class CarRacingEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
             self._frames += 1
             truncated = self._frames >= self.config.episode_frames
             self._game.drawing = last or truncated
-            picture, reward, ended, _, _ = self._game.step(controls)
+            image, reward, ended, _, _ = self._game.step(controls)
             total += float(reward)
             self._without = 0 if reward > 0 else self._without + 1
             ended = ended or self._without >= (self.config.patience_frames or math.inf)
@@ -112,15 +112,15 @@ class CarRacingEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
                 break
         if not self._game.drawing:
             self._game.drawing = True
-            picture = self._game.picture()
-        return self._distracted(picture), total, ended, truncated and not ended, self._info()
+            image = self._game.image()
+        return self._distracted(image), total, ended, truncated and not ended, self._info()
 
     def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override,unused-ignore]
         """The game, (400, 600, 3); in a live window, None. Before the first `reset`: None."""
         if not self._begun or self.render_mode is None:
             return None
-        picture: NDArray[np.uint8] | None = self._game.render()
-        return picture if self.render_mode == "rgb_array" else None
+        image: NDArray[np.uint8] | None = self._game.render()
+        return image if self.render_mode == "rgb_array" else None
 
     def close(self) -> None:
         """Close the game; calling it again does nothing."""
@@ -137,8 +137,8 @@ class CarRacingEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         self._game.bg_color = np.clip(np.array(_FIELD) + grass, 0, 255)
         self._game.grass_color = np.clip(np.array(_GRASS) + grass, 0, 255)
 
-    def _distracted(self, picture: Any) -> Observation:
-        seen = np.array(picture, np.uint8)
+    def _distracted(self, image: Any) -> Observation:
+        seen = np.array(image, np.uint8)
         if self.config.distraction == "bars":
             seen[:_BAR_ROWS, :_BAR_PX] = 0
             seen[:_BAR_ROWS, -_BAR_PX:] = 0

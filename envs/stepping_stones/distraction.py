@@ -2,22 +2,22 @@
 
 False returns are rectangles of 2 to 5 pixels a side that report one wrong depth, log-uniform
 between half of the nearest depth in them and `camera_far_m`: on a stone about a third lie too near,
-in a gap about half. They are drawn anew for every picture, as mismatches of stereo, flying pixels
+in a gap about half. They are drawn anew for every image, as mismatches of stereo, flying pixels
 and multipath are: these hang on a pixel's noise and on exact angles, and a trotting robot sees
 neither twice.
 
 Dropped blocks are rectangles of 4 to 8 pixels a side that return nothing, so `camera_far_m`. They
-keep their place in the picture for 5 pictures (0.25 s) on average, each ending independently, as
+keep their place in the image for 5 images (0.25 s) on average, each ending independently, as
 glare and surfaces that mirror or swallow the light do: what lost the signal once loses it again
 until the robot has moved on.
 
-Patches are a stationary Poisson process of rectangles, some of them partly outside the picture, so
+Patches are a stationary Poisson process of rectangles, some of them partly outside the image, so
 that every pixel of every camera is equally likely to lie, whatever its place. Their sides are those
-in a picture of 24 x 32 pixels; in a finer one they have more pixels, and the same share of it.
+in an image of 24 x 32 pixels; in a finer one they have more pixels, and the same share of it.
 
 Blackouts are times in which all cameras together return nothing, as when a driver stalls. Each
 lasts as long as the others, and the light between two of them for geometrically distributed numbers
-of pictures. An episode begins in the light: what was never seen cannot be remembered.
+of images. An episode begins in the light: what was never seen cannot be remembered.
 
 Clutter is boxes that stand on the floor beside the stones. Cameras alone see them: nothing collides
 with them. The default cameras look straight down and, at the height of the stones' tops, hardly
@@ -36,9 +36,9 @@ __all__ = ["Blackouts", "Distraction", "draw_clutter"]
 Floats = NDArray[np.float64]
 Images = NDArray[np.float32]
 
-_FALSE_SIDES, _FALSE_PICTURES = (2, 5), 1
-_BLOCK_SIDES, _BLOCK_PICTURES = (4, 8), 5
-_PICTURE = np.array([24, 32])  # that the sides are pixels of
+_FALSE_SIDES, _FALSE_IMAGES = (2, 5), 1
+_BLOCK_SIDES, _BLOCK_IMAGES = (4, 8), 5
+_IMAGE_PX = np.array([24, 32])  # that the sides are pixels of
 _CLUTTER_LENGTH_M, _CLUTTER_WIDTH_M, _CLUTTER_HEIGHT_M = (0.05, 0.30), (0.05, 0.20), (0.20, 0.60)
 _CLUTTER_ASIDE_M = (0.0, 0.10)  # from the edge of the stones to the nearer side of a box
 
@@ -47,7 +47,7 @@ class Distraction:
     """Corrupts the depth images of an episode.
 
     Args:
-        false_returns: expected share of a picture's pixels in false returns, in [0, 1).
+        false_returns: expected share of an image's pixels in false returns, in [0, 1).
         dropped_blocks: expected share in dropped blocks, which hide false returns.
         far_m: depth of a pixel that returns nothing.
         rng: source of random numbers.
@@ -58,11 +58,11 @@ class Distraction:
     ) -> None:
         self._far_m = far_m
         self._rng, false_rng, block_rng = rng, *rng.spawn(2)
-        self._false = _Patches(false_returns, _FALSE_SIDES, _FALSE_PICTURES, false_rng)
-        self._blocks = _Patches(dropped_blocks, _BLOCK_SIDES, _BLOCK_PICTURES, block_rng)
+        self._false = _Patches(false_returns, _FALSE_SIDES, _FALSE_IMAGES, false_rng)
+        self._blocks = _Patches(dropped_blocks, _BLOCK_SIDES, _BLOCK_IMAGES, block_rng)
 
     def depth(self, depth_m: Images) -> Images:
-        """The next pictures, (cameras, height, width), as they are reported."""
+        """The next images, (cameras, height, width), as they are reported."""
         lying = depth_m.copy()
         for patch in self._false.next(depth_m.shape):
             nearest_m = max(float(depth_m[patch].min()), 0.01)  # noise may reach below 0
@@ -78,23 +78,23 @@ class Blackouts:
 
     Args:
         share: expected share of a long time that is dark, in [0, 0.5].
-        pictures: length of a blackout.
+        images: length of a blackout.
         rng: source of their beginnings.
     """
 
-    def __init__(self, share: float, pictures: int, rng: np.random.Generator) -> None:
-        self._pictures, self._rng = pictures, rng
-        # The light between two has (1 - p) / p pictures on average.
-        self._begins = share / (share + pictures * (1 - share))
+    def __init__(self, share: float, images: int, rng: np.random.Generator) -> None:
+        self._images, self._rng = images, rng
+        # The light between two has (1 - p) / p images on average.
+        self._begins = share / (share + images * (1 - share))
         self._left: int | None = None
 
     def next(self) -> bool:
-        """Whether the next pictures are dark."""
+        """Whether the next images are dark."""
         if self._left is None:
             self._left = 0
             return False
         if self._left == 0 and self._rng.random() < self._begins:
-            self._left = self._pictures
+            self._left = self._images
         dark = self._left > 0
         self._left -= dark
         return dark
@@ -105,47 +105,47 @@ class _Patches:
 
     Args:
         share: expected share of the pixels that they cover together.
-        sides: smallest and largest side, pixels of a picture of 24 x 32.
-        pictures: mean number of pictures for which a rectangle stays.
+        sides: smallest and largest side, pixels of an image of 24 x 32.
+        images: mean number of images for which a rectangle stays.
         rng: source of the rectangles.
     """
 
     def __init__(
-        self, share: float, sides: tuple[int, int], pictures: int, rng: np.random.Generator
+        self, share: float, sides: tuple[int, int], images: int, rng: np.random.Generator
     ) -> None:
-        self._share, self._sides, self._pictures, self._rng = share, sides, pictures, rng
+        self._share, self._sides, self._images, self._rng = share, sides, images, rng
         self._patches: NDArray[np.int64] | None = None  # (patches, 5): camera, rows, columns
 
     def next(self, shape: tuple[int, ...]) -> list[tuple[int, slice, slice]]:
-        """Camera, rows and columns of the rectangles in the next pictures (cameras, height,
+        """Camera, rows and columns of the rectangles in the next images (cameras, height,
         width)."""
         if self._share == 0:
             return []
         if self._patches is None:
-            self._cameras, self._picture = shape[0], np.array(shape[1:])
+            self._cameras, self._image = shape[0], np.array(shape[1:])
             side = self._pixels(np.arange(self._sides[0], self._sides[1] + 1)[:, None])
-            rows, columns = (side / (self._picture + side - 1)).T
+            rows, columns = (side / (self._image + side - 1)).T
             # A pixel of one camera stays free with probability exp(-count hit).
             hit = np.mean(rows) * np.mean(columns)
             self._expected = -np.log1p(-self._share) / hit * self._cameras
             self._patches = self._born(self._expected)
         else:
-            stays = self._rng.random(len(self._patches)) >= 1 / self._pictures
-            born = self._born(self._expected / self._pictures)
+            stays = self._rng.random(len(self._patches)) >= 1 / self._images
+            born = self._born(self._expected / self._images)
             self._patches = np.concatenate([self._patches[stays], born])
         return [(c, slice(top, end), slice(a, b)) for c, top, end, a, b in self._patches.tolist()]
 
     def _pixels(self, sides: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Sides (..., 2) along rows and columns, in pixels of these pictures."""
-        pixels: NDArray[np.int64] = np.rint(sides * self._picture / _PICTURE).astype(np.int64)
+        """Sides (..., 2) along rows and columns, in pixels of these images."""
+        pixels: NDArray[np.int64] = np.rint(sides * self._image / _IMAGE_PX).astype(np.int64)
         return np.maximum(pixels, 1)
 
     def _born(self, expected: float) -> NDArray[np.int64]:
         camera = self._rng.integers(self._cameras, size=self._rng.poisson(expected))
         size = self._rng.integers(self._sides[0], self._sides[1] + 1, (len(camera), 2))
         size = self._pixels(size)
-        corner = self._rng.integers(1 - size, self._picture)
-        low, high = np.maximum(corner, 0), np.minimum(corner + size, self._picture)
+        corner = self._rng.integers(1 - size, self._image)
+        low, high = np.maximum(corner, 0), np.minimum(corner + size, self._image)
         return np.column_stack([camera, low[:, 0], high[:, 0], low[:, 1], high[:, 1]])
 
 

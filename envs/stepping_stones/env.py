@@ -220,7 +220,7 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         if self.render_mode == "human":
             self._scenery.follow(*view)
             return None
-        return self._scenery.picture(*view)
+        return self._scenery.image(*view)
 
     def close(self) -> None:
         """Disconnect from the physics; calling it again does nothing."""

@@ -69,7 +69,7 @@ class Scenery(HoldsPhysics):
         )
         return body
 
-    def picture(self, target_m: Floats, heading_rad: float) -> NDArray[np.uint8]:
+    def image(self, target_m: Floats, heading_rad: float) -> NDArray[np.uint8]:
         """The scene about a point (2,) from beside and above, (480, 640, 3)."""
         client = self._client
         view = client.computeViewMatrixFromYawPitchRoll(
@@ -81,7 +81,7 @@ class Scenery(HoldsPhysics):
             upAxisIndex=2,
         )
         lens = client.computeProjectionMatrixFOV(50, _WIDTH / _HEIGHT, 0.1, 10)
-        return client.picture((_WIDTH, _HEIGHT), view, lens, [-1, -2, 4])[0].copy()
+        return client.image((_WIDTH, _HEIGHT), view, lens, [-1, -2, 4])[0].copy()
 
     def follow(self, target_m: Floats, heading_rad: float) -> None:
         """Point the live window at a point (2,)."""

@@ -93,8 +93,8 @@ class Sight:
             for key, own in zip(self._cameras, rngs, strict=True)
         }
         pose_rng, dark_rng = drawing_rng.spawn(2)
-        pictures = round(config.depth_blackout_s / DECISION_S)
-        self._blackouts = Blackouts(config.depth_blackouts, pictures, dark_rng)
+        images = round(config.depth_blackout_s / DECISION_S)
+        self._blackouts = Blackouts(config.depth_blackouts, images, dark_rng)
         drawn = draw_poses(config, pose_rng)
         if drawn != self._poses:
             self._place(drawn)

@@ -25,13 +25,13 @@ class FollowLight(gymnasium.Env):
         return self.look(), reward, False, False, {"success": reward > 0.8}
 
     def look(self):
-        self.picture = self.np_random.integers(0, 120, (self.side, self.side, 3), np.uint8)
+        self.image = self.np_random.integers(0, 120, (self.side, self.side, 3), np.uint8)
         column, row = ((self.light + 1) / 2 * (self.side - 4)).astype(int)
-        self.picture[row : row + 4, column : column + 4] = 255
-        return self.picture
+        self.image[row : row + 4, column : column + 4] = 255
+        return self.image
 
     def render(self):
-        return self.picture
+        return self.image
 
 
 gymnasium.register("FollowLight-v0", entry_point=FollowLight, max_episode_steps=50)

@@ -21,10 +21,10 @@ Frame = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 """Plain values, and arrays by name."""
 
 
-def send(to: socket.socket, told: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+def send(to: socket.socket, message: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Send plain values and arrays."""
     parts = {name: [array.dtype.name, *array.shape] for name, array in arrays.items()}
-    header = json.dumps({"told": dict(told), "arrays": parts}).encode()
+    header = json.dumps({"message": dict(message), "arrays": parts}).encode()
     body = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays.values())
     to.sendall(len(header).to_bytes(4, "big") + header + body)
 
@@ -49,7 +49,7 @@ def receive(whence: socket.socket) -> Frame:
         if size > LARGEST_FRAME:
             raise ValueError(f"{name} must have at most {LARGEST_FRAME} bytes, got {size}")
         arrays[name] = np.frombuffer(_exactly(whence, size), kind).reshape(shape)
-    return header["told"], arrays
+    return header["message"], arrays
 
 
 def _exactly(whence: socket.socket, count: int) -> bytes:

@@ -43,16 +43,16 @@ def play(env: gymnasium.Env, robot: socket.socket, seed: int) -> None:
         due_s = max(due_s + PERIOD_S, time.monotonic())
         heard = False
         while select.select([robot], [], [], max(0, due_s - time.monotonic()))[0]:
-            told, arrays = receive(robot)
-            if told["step"] == steps:  # an answer to what was seen before is too late
+            message, arrays = receive(robot)
+            if message["step"] == steps:  # an answer to what was seen before is too late
                 action, heard = arrays["action"], True
         missed, steps, begins = missed + (not heard), steps + 1, False
         observation, _, ended, cut, info = env.step(action)
         if ended or cut:
             break
     success, distance_m = bool(info["success"]), float(info["distance_m"])
-    told = {"success": success, "distance_m": distance_m, "steps": steps, "missed": missed}
-    send(robot, {"episode": told}, {})
+    message = {"success": success, "distance_m": distance_m, "steps": steps, "missed": missed}
+    send(robot, {"episode": message}, {})
 
 
 if __name__ == "__main__":

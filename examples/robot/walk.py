@@ -55,22 +55,22 @@ def _walk(robot: socket.socket, policy: Policy) -> tuple[list[float], list[float
     """Milliseconds of `act`, and from what was seen to the answer; late observations."""
     act_ms, answer_ms, late = [], [], 0
     while True:
-        told, seen = receive(robot)
-        if "over" in told:
+        message, seen = receive(robot)
+        if "over" in message:
             return act_ms, answer_ms, late
-        if "episode" in told:
+        if "episode" in message:
             late += policy.late_count
             words = [f"{key} {value:.2f}" if key == "distance_m" else f"{key} {value}"
-                     for key, value in told["episode"].items()]  # fmt: skip
+                     for key, value in message["episode"].items()]  # fmt: skip
             print(", ".join(words))
             continue
-        if told["begins"]:
+        if message["begins"]:
             policy.reset()
         begun_s = time.monotonic()
-        action = policy.act(seen, age_s=begun_s - told["seen_s"])
+        action = policy.act(seen, age_s=begun_s - message["seen_s"])
         act_ms.append(1e3 * (time.monotonic() - begun_s))
-        send(robot, {"step": told["step"]}, {"action": action})
-        answer_ms.append(1e3 * (time.monotonic() - told["seen_s"]))
+        send(robot, {"step": message["step"]}, {"action": action})
+        answer_ms.append(1e3 * (time.monotonic() - message["seen_s"]))
 
 
 def _report(act_ms: list[float], answer_ms: list[float], late: int) -> None:

@@ -71,7 +71,7 @@ class SeeingPolicy(Rebuilt):
         self.head = inputs.head
         self.repair: DepthRepair | None = None
         if config.repair != "none":
-            self.repair = DepthRepair(config.repair == "full", inputs.observations.pictures)
+            self.repair = DepthRepair(config.repair == "full", inputs.observations.image_parts)
         self.normaliser = RunningNormaliser(inputs.measured)
         self.tokens: PatchTokens | None = None
         if inputs.images:
@@ -251,7 +251,7 @@ class SeeingPolicy(Rebuilt):
         """
         return observations
 
-    def _pictures(self, observations: Mapping[str, Tensor]) -> list[Tensor]:
+    def _scaled_images(self, observations: Mapping[str, Tensor]) -> list[Tensor]:
         """Groups of scaled images (batch, count, channels, height, width)."""
         read = [images.read(observations, torch.float32) for images in self.inputs.images]
         if self.tokens is not None and self.tokens.standardises:

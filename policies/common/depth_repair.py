@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveate_extras import require
-from policies.common.observation import Pictures, flat
+from policies.common.observation import ImageInput, flat
 
 Depth = NDArray[np.float32]
 Mask = NDArray[np.bool_]
@@ -43,19 +43,19 @@ class DepthRepair:
 
     Args:
         by_time: whether false returns are repaired as well as holes.
-        pictures: the parts of the observation that are images.
+        parts: the parts of the observation that are images.
 
     Raises:
         ValueError: if none of them is a depth image.
         MissingExtraError: OpenCV is not installed.
     """
 
-    def __init__(self, by_time: bool, pictures: Sequence[Pictures]) -> None:
+    def __init__(self, by_time: bool, parts: Sequence[ImageInput]) -> None:
         require("policy.repair", "sim", "cv2")
-        grey = [part for part in pictures if "C" not in part.layout and part.high != _BYTE]
-        self._pictures = [part for part in pictures if "depth" in part.key] or grey
-        if not self._pictures:
-            keys = ", ".join(part.key for part in pictures) or "no pictures"
+        grey = [part for part in parts if "C" not in part.layout and part.high != _BYTE]
+        self._parts = [part for part in parts if "depth" in part.key] or grey
+        if not self._parts:
+            keys = ", ".join(part.key for part in parts) or "no images"
             raise ValueError(
                 "repair must be none without depth images, which are named depth... or have one "
                 f"channel that is no byte, got {keys}"
@@ -71,7 +71,7 @@ class DepthRepair:
     def __call__(self, observation: Any) -> dict[str, NDArray[Any]]:
         """The parts of the next observation by name, with repaired depth images."""
         parts = flat(observation)
-        for part in self._pictures:
+        for part in self._parts:
             given = np.array(parts[part.key])
             parts[part.key] = self._repaired(part, given)
             self._last[part.key] = given, parts[part.key]
@@ -80,19 +80,19 @@ class DepthRepair:
     def seen(self, observation: Any) -> dict[str, NDArray[Any]]:
         """The result for the last observation, or for another one without a change of state."""
         parts = flat(observation)
-        for part in self._pictures:
+        for part in self._parts:
             last = self._last.get(part.key)
             if last is None or not np.array_equal(last[0], parts[part.key], equal_nan=True):
                 return copy.deepcopy(self)(observation)
             parts[part.key] = last[1]
         return parts
 
-    def _repaired(self, part: Pictures, given: NDArray[Any]) -> NDArray[Any]:
+    def _repaired(self, part: ImageInput, given: NDArray[Any]) -> NDArray[Any]:
         repaired, far = given.copy(), min(part.high, _FARTHEST)
         order = [part.layout.index(axis) for axis in "NTCHW" if axis in part.layout]
-        pictures = repaired.transpose(order)  # a view
-        for place in np.ndindex(pictures.shape[:-2]):
-            depth = np.array(pictures[place], np.float32, order="C")
+        images = repaired.transpose(order)  # a view
+        for place in np.ndindex(images.shape[:-2]):
+            depth = np.array(images[place], np.float32, order="C")
             nothing = ~(depth > 0) | ~np.isfinite(depth)
             depth[nothing] = far
             holes = holes_in(depth, far)
@@ -103,7 +103,7 @@ class DepthRepair:
                 wrong, better = memory.next(better, holes)
             wrong |= nothing
             whole = np.issubdtype(given.dtype, np.integer)
-            pictures[place][wrong] = np.rint(better[wrong]) if whole else better[wrong]
+            images[place][wrong] = np.rint(better[wrong]) if whole else better[wrong]
         return repaired
 
 

@@ -35,7 +35,7 @@ _LARGEST_BOUND = 1e6
 
 
 @dataclass(frozen=True)
-class Pictures:
+class ImageInput:
     """A part of the observation that holds `count` images of (channels, height, width)."""
 
     key: str
@@ -100,7 +100,7 @@ class Observations:
     ) -> None:
         given = dict(layouts or {})
         rays = {} if geometry is None else geometry.rays
-        self.pictures: list[Pictures] = []
+        self.image_parts: list[ImageInput] = []
         self.vectors: list[Vector] = []
         self.keys: list[str] = []
         for key, part in parts_of(space):
@@ -108,8 +108,8 @@ class Observations:
                 raise ValueError(f"observation_space must name its parts apart, got {key} twice")
             self.keys.append(key)
             seen = _read(key, part, given.pop(key, None), rays.get(key))
-            if isinstance(seen, Pictures):
-                self.pictures.append(seen)
+            if isinstance(seen, ImageInput):
+                self.image_parts.append(seen)
             else:
                 self.vectors.append(seen)
         if given:
@@ -118,7 +118,7 @@ class Observations:
                 f"{', '.join(self.keys)}"
             )
         self.vector_size = sum(vector.size for vector in self.vectors)
-        if not self.pictures and not self.vector_size:
+        if not self.image_parts and not self.vector_size:
             raise ValueError(f"observation_space must hold something to see, got {space}")
 
     def batch_of_one(self, observation: Any, device: torch.device) -> dict[str, Tensor]:
@@ -201,7 +201,7 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
         yield from _leaves(part, f"{key}.{name}" if key else str(name))
 
 
-def _read(key: str, space: Any, layout: str | None, rays: Any) -> Pictures | Vector:
+def _read(key: str, space: Any, layout: str | None, rays: Any) -> ImageInput | Vector:
     if isinstance(space, spaces.Discrete):
         return Vector(key, int(space.n), (int(space.n),), (int(space.start),))
     if isinstance(space, spaces.MultiDiscrete):
@@ -230,14 +230,14 @@ def _read(key: str, space: Any, layout: str | None, rays: Any) -> Pictures | Vec
     low, high = float(np.min(space.low)), float(np.max(space.high))
     if min(shape) < 1:
         raise ValueError(f"{key} must have pixels, got the shape {shape}")
-    return Pictures(key, layout, size.get("N", 1), channels, size["H"], size["W"], low, high)
+    return ImageInput(key, layout, size.get("N", 1), channels, size["H"], size["W"], low, high)
 
 
 @dataclass(frozen=True)
 class Prepared:
     """Images of a part of the observation, and their preprocessing."""
 
-    pictures: Pictures
+    part: ImageInput
     scale: tuple[float, float] | None
     """(zero, unit) of the numbers; None: running statistics of each channel."""
     crop: tuple[int, int, int, int]
@@ -247,21 +247,21 @@ class Prepared:
     @property
     def count(self) -> int:
         """Number of images in the part."""
-        return self.pictures.count
+        return self.part.count
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """Channels, height and width of each."""
-        channels = self.pictures.channels // 3 if self.grey else self.pictures.channels
+        channels = self.part.channels // 3 if self.grey else self.part.channels
         top, bottom, left, right = self.crop
-        cropped = self.pictures.height - top - bottom, self.pictures.width - left - right
+        cropped = self.part.height - top - bottom, self.part.width - left - right
         return channels, *(self.size or cropped)
 
     def read(self, parts: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> Tensor:
         """(batch, count, channels, height, width), not scaled yet; without a `dtype`, float16 stays
         as it is."""
         top, bottom, left, right = self.crop
-        images = self.pictures.read(parts[self.pictures.key])
+        images = self.part.read(parts[self.part.key])
         images = images[..., top : images.shape[-2] - bottom, left : images.shape[-1] - right]
         if dtype is None:
             dtype = images.dtype if images.is_floating_point() else torch.float32
@@ -299,54 +299,54 @@ class Prepared:
         width); cropped pixels are omitted.
         """
         top, bottom, left, right = self.crop
-        height = self.pictures.height - top - bottom
-        width = self.pictures.width - left - right
+        height = self.part.height - top - bottom
+        width = self.part.width - left - right
         rows = torch.arange(height, device=seen.device) * seen.shape[-2] // height
         columns = torch.arange(width, device=seen.device) * seen.shape[-1] // width
-        whole = seen.new_zeros(self.count, self.pictures.height, self.pictures.width)
+        whole = seen.new_zeros(self.count, self.part.height, self.part.width)
         whole[:, top : top + height, left : left + width] = seen[:, rows][:, :, columns]
         return whole
 
 
-def prepared(pictures: Pictures, config: SeeingConfig, geometry: Geometry | None) -> Prepared:
+def prepared(part: ImageInput, config: SeeingConfig, geometry: Geometry | None) -> Prepared:
     """The preprocessing of a part's images; see `PolicyConfig` for the settings.
 
     Raises:
         ValueError: if the images are too small or have no colours.
     """
-    if config.grey and pictures.channels % 3:
+    if config.grey and part.channels % 3:
         raise ValueError(
-            f"grey must be false for {pictures.key}, whose images have {pictures.channels} "
+            f"grey must be false for {part.key}, whose images have {part.channels} "
             "channels, which are not red, green and blue"
         )
     top, bottom, left, right = crop = config.image_crop
-    if top + bottom >= pictures.height or left + right >= pictures.width:
+    if top + bottom >= part.height or left + right >= part.width:
         raise ValueError(
-            f"crop must leave something of the {pictures.height} x {pictures.width} pixels of "
-            f"{pictures.key}, got {list(crop)}"
+            f"crop must leave something of the {part.height} x {part.width} pixels of "
+            f"{part.key}, got {list(crop)}"
         )
-    scale = _scale(pictures, config.image_scaling, geometry)
-    return Prepared(pictures, scale, crop, config.grey, config.image_px)
+    scale = _scale(part, config.image_scaling, geometry)
+    return Prepared(part, scale, crop, config.grey, config.image_px)
 
 
 def _scale(
-    pictures: Pictures, scaling: ImageScaling, geometry: Geometry | None
+    part: ImageInput, scaling: ImageScaling, geometry: Geometry | None
 ) -> tuple[float, float] | None:
     known = {} if geometry is None else geometry.image_scaling
     if isinstance(scaling, tuple):
         return scaling
     if isinstance(scaling, dict):
-        if pictures.key in scaling:
-            return scaling[pictures.key]
+        if part.key in scaling:
+            return scaling[part.key]
         scaling = "auto"
-    if scaling == "auto" and pictures.key in known:
-        zero, unit = known[pictures.key]
+    if scaling == "auto" and part.key in known:
+        zero, unit = known[part.key]
         return float(zero), float(unit)
-    if scaling == "running" or not pictures.is_bounded:
+    if scaling == "running" or not part.is_bounded:
         if scaling == "space":
             raise ValueError(
-                f"image_scaling must be running or [zero, unit] for {pictures.key}, which has no "
+                f"image_scaling must be running or [zero, unit] for {part.key}, which has no "
                 "bounds that tell, got space"
             )
         return None
-    return (pictures.low + pictures.high) / 2, (pictures.high - pictures.low) / 2
+    return (part.low + part.high) / 2, (part.high - part.low) / 2

@@ -54,7 +54,7 @@ class PolicyInputs:
         is_projected = isinstance(config, PlaceMemoryConfig)
         self.images = [
             prepared(part, config, geometry)
-            for part in ([] if is_projected else self.observations.pictures)
+            for part in ([] if is_projected else self.observations.image_parts)
         ]
         self.statistics_at, end = [], self.observations.vector_size
         for images in self.images:
@@ -132,7 +132,7 @@ class PolicyInputs:
         masks = {}
         for images, own in zip(self.images, kept, strict=True):
             mask = images.spread(own).cpu().numpy()
-            masks[images.pictures.key] = mask if "N" in images.pictures.layout else mask[0]
+            masks[images.part.key] = mask if "N" in images.part.layout else mask[0]
         return masks
 
     @property

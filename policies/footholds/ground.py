@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from attention.joining import joined
 from policies.common.geometry import Footholds, Geometry, moving_images, yaw_rate_of
-from policies.common.observation import Observations, Pictures
+from policies.common.observation import ImageInput, Observations
 from policies.place_memory.config import CUE
 
 POSE = 6
@@ -40,7 +40,7 @@ class PlacePlan:
     geometry: Geometry
     footholds: Footholds
     proprio: slice
-    images: Sequence[Pictures]
+    images: Sequence[ImageInput]
     """The depth images; `high` is the depth without a return."""
     pose_key: str | None
     """Key of the camera poses in the observation; None: poses are those of the geometry."""
@@ -72,7 +72,7 @@ def place_plan(
             "place_memory needs an environment whose geometry has cameras and footholds "
             "(env.unwrapped.geometry), and actions that place feet"
         )
-    if not observations.pictures:
+    if not observations.image_parts:
         raise ValueError("place_memory needs depth images, and the observation holds none")
     if yaw_rate_of(geometry.footholds) is not None:
         for part in ("odometry", "heading"):
@@ -82,22 +82,22 @@ def place_plan(
                     "geometry has none"
                 )
     pose_key = getattr(geometry, "told_poses", None)
-    for pictures in observations.pictures if is_projected else ():
-        if pictures.key not in geometry.rays or pictures.key not in geometry.positions_m:
+    for images in observations.image_parts if is_projected else ():
+        if images.key not in geometry.rays or images.key not in geometry.positions_m:
             raise ValueError(
-                f"place_memory needs the poses of the cameras of {pictures.key}, and the geometry "
+                f"place_memory needs the poses of the cameras of {images.key}, and the geometry "
                 "has none"
             )
-        if pictures.key in moving_images(geometry) and pose_key is None:
+        if images.key in moving_images(geometry) and pose_key is None:
             raise ValueError(
-                f"place_memory needs the poses of the cameras of {pictures.key} in the observation "
+                f"place_memory needs the poses of the cameras of {images.key} in the observation "
                 "because they change with each episode, and the observation has none"
             )
     return PlacePlan(
         geometry,
         geometry.footholds,
         observations.slice_of(geometry.footholds.proprio),
-        observations.pictures,
+        observations.image_parts,
         pose_key,
     )
 

@@ -112,14 +112,14 @@ class VoteController(TemplateVotes):
         edges = torch.arange(_EDGE_BINS) * _EDGE_BIN_M + _EDGE_M
         self.register_buffer("edges_m", edges, persistent=False)
 
-    def forward(self, picture: Tensor, vector: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, image: Tensor, vector: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:
         """Attended values (batch, cameras, 1, height, width) and the observation's vector (batch,
         k), as it is and normalised -> votes (batch, legs, 25) and lateral speed (batch,)."""
         plan, batch = self.plan, len(vector)
         proprio = vector[:, plan.proprio]
         forward_m, lateral_m = self._ground(proprio)  # (batch, pixels)
         footholds = proprio[:, plan.footholds.nominal].view(batch, plan.footholds.legs, 2)
-        values = picture.flatten(1)
+        values = image.flatten(1)
 
         lane = (lateral_m.unsqueeze(1) - footholds[:, :, 1:]).abs() / _LANE_M
         lane = (1 - lane).clamp_min(0)  # (batch, legs, pixels)

@@ -150,12 +150,12 @@ class GroundView:
             points = np.concatenate([flat, np.full((*flat.shape[:2], 1), -self._base_m)], -1)
             mask = torch.zeros(flat.shape[:2], dtype=torch.bool, device=kept.device)
             given = kept & (self._chosen.to(kept.device) == i)
-            for own, picture in zip(self._own, given, strict=True):
+            for own, image in zip(self._own, given, strict=True):
                 pixels = np.nan_to_num(own.pixels_of(points).round(), nan=-1.0)
-                sides = np.array(picture.shape)
+                sides = np.array(image.shape)
                 inside = ((pixels >= 0) & (pixels < sides)).all(-1)
                 row, column = (torch.from_numpy(p) for p in pixels[inside].astype(np.int64).T)
-                mask[torch.from_numpy(inside)] |= picture[row, column]
+                mask[torch.from_numpy(inside)] |= image[row, column]
             found.append(mask)
         return found
 
@@ -252,7 +252,7 @@ def vote_plan(
 
 def _cameras(images: Prepared, geometry: Geometry) -> list[_Camera] | str:
     """A part's cameras, or what is missing."""
-    seen = images.pictures
+    seen = images.part
     rays, places = _at(geometry.rays, seen.key), _at(geometry.positions_m, seen.key)
     shape = (seen.count, seen.height, seen.width, 3)
     if rays is None or places is None or rays.size != np.prod(shape):

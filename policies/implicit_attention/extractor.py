@@ -100,9 +100,9 @@ class ImplicitAttentionExtractor(BaseFeaturesExtractor):
         observed = self.policy.inputs.observations
         parts = {observed.keys[0]: given} if isinstance(given, Tensor) else dict(given)
         boxes = dict(parts_of(self._observation_space))
-        for pictures in observed.pictures:
-            if is_image_space(boxes[pictures.key]):
-                parts[pictures.key] = _unscaled(parts[pictures.key])
+        for part in observed.image_parts:
+            if is_image_space(boxes[part.key]):
+                parts[part.key] = _unscaled(parts[part.key])
         for vector in observed.vectors:
             if vector.choices:
                 parts[vector.key] = _decoded(parts[vector.key], vector)

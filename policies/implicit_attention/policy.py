@@ -91,10 +91,10 @@ class ImplicitAttentionPolicy(SeeingPolicy):
         """Attention output: a vector (batch, k), or images if the controller takes images."""
         config, selection = self.config, self.selection
         with component("tokens"):
-            pictures = self._pictures(observations)
-            values = cut(pictures)
+            groups = self._scaled_images(observations)
+            values = cut(groups)
             tokens = cut.with_places(values) if selection is not None else None
-        as_pictures = isinstance(self.controller, VoteController)
+        as_images = isinstance(self.controller, VoteController)
         if tokens is None or selection is None:
             attended = values
         elif config.variant == "trans":
@@ -102,7 +102,7 @@ class ImplicitAttentionPolicy(SeeingPolicy):
             query, key = selection.project(tokens)
             with component("score"):
                 attended = selection.features.attend(query, key, values)
-        elif config.variant == "rank" and not as_pictures:
+        elif config.variant == "rank" and not as_images:
             assert isinstance(selection, LearnedSelection)
             parts = {
                 "both": (tokens,), "values": (values,), "places": (cut.where().unsqueeze(0),),
@@ -113,20 +113,20 @@ class ImplicitAttentionPolicy(SeeingPolicy):
             with component("score"):
                 if not cut.is_tiling:
                     gates = cut.gates(gate)
-                    seen = [p * g for p, g in zip(pictures, gates, strict=True)]
-                    return seen if as_pictures else _joined(seen)
+                    seen = [p * g for p, g in zip(groups, gates, strict=True)]
+                    return seen if as_images else _joined(seen)
                 attended = values * gate.unsqueeze(-1)
-        if as_pictures:
+        if as_images:
             with component("controller"):
-                return cut.pictures(attended)
+                return cut.to_images(attended)
         if cut.is_tiling:
             return attended.flatten(1)
-        return _joined(pictures if selection is None else cut.pictures(attended))
+        return _joined(groups if selection is None else cut.to_images(attended))
 
-    def _pictures(self, observations: Mapping[str, Tensor]) -> list[Tensor]:
+    def _scaled_images(self, observations: Mapping[str, Tensor]) -> list[Tensor]:
         """Groups of scaled images (batch, count, channels, height, width)."""
         if self.inputs.votes is None:
-            return super()._pictures(observations)
+            return super()._scaled_images(observations)
         read = [images.read(observations, torch.float32) for images in self.inputs.images]
         seen = self.inputs.votes.view(read)
         return [self.inputs.images[0].scaled(seen, 0, self.normaliser)]
@@ -134,7 +134,7 @@ class ImplicitAttentionPolicy(SeeingPolicy):
     def attended_tokens(self, observations: Mapping[str, Tensor]) -> Tensor:
         """The tokens that attention sees, (batch, tokens, features)."""
         assert self.tokens is not None
-        return self.tokens.with_places(self.tokens(self._pictures(observations)))
+        return self.tokens.with_places(self.tokens(self._scaled_images(observations)))
 
     @torch.no_grad()
     def fit_attention(self, observations: Mapping[str, Tensor]) -> None:
@@ -183,6 +183,6 @@ class ImplicitAttentionPolicy(SeeingPolicy):
         return next(iter(masks.values()))
 
 
-def _joined(pictures: list[Tensor]) -> Tensor:
-    flat = [part.flatten(1) for part in pictures]
+def _joined(groups: list[Tensor]) -> Tensor:
+    flat = [part.flatten(1) for part in groups]
     return joined(flat, -1)

@@ -82,7 +82,7 @@ class PatchTokens(nn.Module):
     the squares of the last two, these five scaled by 0.3 so that content weighs more than position.
 
     Args:
-        pictures: for each group of images, their number and (channels, height, width).
+        groups: for each group of images, their number and (channels, height, width).
         patch: rows and columns of a patch.
         stride: rows and columns between patches; None: those of a patch.
         edges: treatment of patches that do not fit.
@@ -96,14 +96,14 @@ class PatchTokens(nn.Module):
 
     def __init__(
         self,
-        pictures: Sequence[tuple[int, tuple[int, int, int]]],
+        groups: Sequence[tuple[int, tuple[int, int, int]]],
         patch: tuple[int, int],
         stride: tuple[int, int] | None = None,
         edges: Edges = "auto",
         standardise: bool = False,
     ) -> None:
         super().__init__()
-        self.grids = [grid_of(count, shape, patch, stride, edges) for count, shape in pictures]
+        self.grids = [grid_of(count, shape, patch, stride, edges) for count, shape in groups]
         self.count = sum(grid.tokens for grid in self.grids)
         self.size = max(grid.channels for grid in self.grids) * patch[0] * patch[1]
         sizes = {grid.channels for grid in self.grids}
@@ -124,9 +124,9 @@ class PatchTokens(nn.Module):
             own = numbers[first : first + grid.count]
             first += grid.count
             axes = own, _centred(grid.rows), _centred(grid.columns)
-            picture, row, column = torch.meshgrid(*axes, indexing="ij")
-            place = [_PLACE_SCALE * c for c in (picture, row, column, row**2, column**2)]
-            code = [torch.ones_like(picture), *place]
+            image, row, column = torch.meshgrid(*axes, indexing="ij")
+            place = [_PLACE_SCALE * c for c in (image, row, column, row**2, column**2)]
+            code = [torch.ones_like(image), *place]
             codes.append(torch.stack([c.reshape(-1) for c in code], -1))
         return torch.cat(codes)
 
@@ -151,7 +151,7 @@ class PatchTokens(nn.Module):
             getattr(self, name).copy_(torch.cat(pieces).view(getattr(self, name).shape))
 
     @torch.no_grad()
-    def set_statistics(self, pictures: Sequence[Tensor]) -> None:
+    def set_statistics(self, groups: Sequence[Tensor]) -> None:
         """Normalise each pixel to mean 0 and variance 1 over images as for `standardised`.
 
         Pixels that hardly vary are divided by a thirtieth of their initial unit. Nothing
@@ -160,7 +160,7 @@ class PatchTokens(nn.Module):
         if self.zero_m is None or self.unit_m is None:
             return
         zeros, units = [], []
-        for images, least in zip(pictures, self._least, strict=True):
+        for images, least in zip(groups, self._least, strict=True):
             zero = images.mean(0, dtype=torch.float32)
             squares = torch.zeros_like(zero)
             for part in images.split(_CHUNK):  # never all in float32 at once
@@ -182,16 +182,16 @@ class PatchTokens(nn.Module):
         """Whether each pixel has a separate zero and unit."""
         return self.zero_m is not None
 
-    def standardised(self, pictures: Sequence[Tensor]) -> list[Tensor]:
+    def standardised(self, groups: Sequence[Tensor]) -> list[Tensor]:
         """Images from a camera -> normalised with each pixel's zero and unit."""
         assert self.zero_m is not None
         assert self.unit_m is not None
         zeros, units = self._per_group(self.zero_m), self._per_group(self.unit_m)
-        return [(p - z) / u for p, z, u in zip(pictures, zeros, units, strict=True)]
+        return [(p - z) / u for p, z, u in zip(groups, zeros, units, strict=True)]
 
-    def forward(self, pictures: Sequence[Tensor]) -> Tensor:
+    def forward(self, groups: Sequence[Tensor]) -> Tensor:
         """Groups of (batch, count, channels, height, width) -> values (batch, tokens, size)."""
-        cut = [self._cut(images, grid) for images, grid in zip(pictures, self.grids, strict=True)]
+        cut = [self._cut(images, grid) for images, grid in zip(groups, self.grids, strict=True)]
         return joined(cut, 1)
 
     def _cut(self, images: Tensor, grid: Grid) -> Tensor:
@@ -220,7 +220,7 @@ class PatchTokens(nn.Module):
         first = 1 if sum(grid.count for grid in self.grids) > 1 else 2
         return self.places[:, first:4] / _PLACE_SCALE
 
-    def pictures(self, values: Tensor) -> list[Tensor]:
+    def to_images(self, values: Tensor) -> list[Tensor]:
         """Values (batch, tokens, size or 1) back as groups of images, the mean where patches
         overlap and zero where there is none."""
         if values.shape[-1] != self.size:

@@ -33,7 +33,7 @@ KEY_INPUTS, KEY_HIDDEN, KEY_OUTPUTS = 7, (48, 48), 3 + CUE
 """Widths of the network that learns them."""
 CHOICE_INPUTS = 10
 """Numbers of a pixel that the choice of what is written is by."""
-_PICTURES = (
+_IMAGE_SETTINGS = (
     "patch", "stride", "edges", "image_scaling", "image_crop", "image_px", "grey", "standardise",
 )  # fmt: skip
 
@@ -150,7 +150,7 @@ class PlaceMemoryConfig(SeeingConfig):
                 f"{self.circle_m / 2 / math.pi:.3g}, got {self.width_m}"
             )
         defaults = {part.name: part.default for part in fields(SeeingConfig)}
-        for key in _PICTURES:
+        for key in _IMAGE_SETTINGS:
             if getattr(self, key) != defaults[key]:
                 raise ValueError(
                     f"{key} is not of place_memory, which reads depth in metres, pixel by pixel; "

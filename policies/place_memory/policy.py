@@ -152,7 +152,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
             some = {key: values[place] for key, values in parts.items()}
             found, seen = self._unrolled(some, begins, seen)
             recalled.append(found)
-        images = {pictures.key for pictures in self.inputs.observations.pictures}
+        images = {part.key for part in self.inputs.observations.image_parts}
         others = {key: values for key, values in observations.items() if key not in images}
         state = seen if self.config.carries else None
         return {**others, _RECALLED: joined(recalled, 1)}, state

@@ -93,7 +93,7 @@ class PooledVisionPerformer(SeeingPolicy):
     ) -> tuple[Tensor, Tensor]:
         """The encoder's input."""
         with component("tokens"):
-            values = tokens(self._pictures(observations))
+            values = tokens(self._scaled_images(observations))
             vector = self.normaliser(self.inputs.observations.vector(observations))
             return tokens.with_places(values), vector
 
@@ -125,7 +125,7 @@ class PooledVisionPerformer(SeeingPolicy):
         tokens = self.tokens
         inputs = self._encoded(tokens, self._one(observation))
         shares = self.encoder.received(tokens.count, *inputs)
-        (spread,) = tokens.pictures(shares.unsqueeze(-1))
+        (spread,) = tokens.to_images(shares.unsqueeze(-1))
         (images,) = self.inputs.images
         found: NDArray[np.float32] = images.spread(spread[0, :, 0])[0].float().cpu().numpy()
         return found

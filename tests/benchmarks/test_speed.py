@@ -217,7 +217,7 @@ def test_sweep_time(tmp_path, capsys):
             assert 0.25 < sum(found[f"{whole}_ms_parts"].values()) / found[f"{whole}_ms"] < 4
         parts = {**found["step_ms_parts"], **found["reset_ms_parts"]}
         idle = {part for part, ms in parts.items() if ms == 0}
-        assert idle == (drawn if name == "no pictures" else set())
+        assert idle == (drawn if name == "no images" else set())
     assert "inverse kinematics" in capsys.readouterr().out
 
 
@@ -251,7 +251,7 @@ def test_files_that_cannot_be_written(tmp_path, monkeypatch, capsys):
     file = tmp_path / "file"
     file.write_text("")
     monkeypatch.setattr(outer_products, "SIZES", ())
-    monkeypatch.setattr(sweep_time, "COLUMNS", {"no pictures": {"images": False}})
+    monkeypatch.setattr(sweep_time, "COLUMNS", {"no images": {"images": False}})
     real = sweep_time.times_of
     monkeypatch.setattr(sweep_time, "times_of", lambda env, seed, *_: real(env, seed, 2, 1))
     assert sweep_time.main(["--out", str(file)]) == 2

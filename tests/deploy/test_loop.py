@@ -223,7 +223,7 @@ def test_a_live_camera_yields_its_latest_frame():
         assert grey(camera()) < 20.5
         there.send(180)
         looks = 0
-        while grey(camera()) < 190 and looks < 100:  # one look for each picture were too few
+        while grey(camera()) < 190 and looks < 100:  # one look for each image were too few
             looks += 1
             time.sleep(0.05)
         assert looks < 100

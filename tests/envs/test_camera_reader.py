@@ -1,4 +1,4 @@
-"""Pictures from cameras, films and files, as a policy's observation space has them."""
+"""Images from cameras, films and files, as a policy's observation space has them."""
 
 import io
 import zipfile

@@ -130,7 +130,7 @@ def test_pybullet_rays_meet_the_same_stones(placed, camera):
 
 @pytest.mark.parametrize("small", [0, 10**9])
 def test_turned_boxes_are_those_that_were_not_in_a_world_that_was(small, monkeypatch):
-    """Unturned, and with robot and boxes turned together, the pictures are those along the axes."""
+    """Unturned, and with robot and boxes turned together, the images are those along the axes."""
     monkeypatch.setattr(cameras_module, "_SMALL", small)
     stones = draw_stones(SteppingStonesConfig(), (0.1, 0.2), np.random.default_rng(1))
     low, high = stones.low_m[:4], stones.high_m[:4]

@@ -13,7 +13,7 @@ ROW = Stones(np.array([[-0.6, 0.4], [0.6, 1.2], [1.3, 2.0]]), 0.5)
 
 
 def pictures(false_returns=0.0, dropped_blocks=0.0, count=600, seed=0):
-    """Lying pictures of level ground at 0.4 m, (count, 2, 24, 32)."""
+    """Lying images of level ground at 0.4 m, (count, 2, 24, 32)."""
     true = np.full((2, 24, 32), 0.4, np.float32)
     lies = Distraction(false_returns, dropped_blocks, FAR_M, np.random.default_rng(seed))
     return np.stack([lies.depth(true) for _ in range(count)])
@@ -35,7 +35,7 @@ def honest():
 @pytest.mark.parametrize("kind", ["false_returns", "dropped_blocks"])
 @pytest.mark.parametrize("share", [0.02, 0.2, 0.5])
 def test_the_share_of_lying_pixels_is_as_asked_everywhere(kind, share):
-    """Pictures of one seed; a standard error of the mean over them is below 0.01."""
+    """Images of one seed; a standard error of the mean over them is below 0.01."""
     lying = pictures(**{kind: share}) != np.float32(0.4)
     assert lying.mean() == pytest.approx(share, abs=0.03)
     corner, centre = lying[:, :, :3, :3].mean(), lying[:, :, 10:14, 14:18].mean()
@@ -59,7 +59,7 @@ def test_what_the_lies_report():
 
 
 def test_false_returns_are_new_in_every_picture_and_blocks_stay_for_five():
-    """A pixel lies again in the next picture by chance, or because its patch stayed."""
+    """A pixel lies again in the next image by chance, or because its patch stayed."""
     for kind, stays in (("false_returns", 0.0), ("dropped_blocks", 0.8)):
         lying = pictures(**{kind: 0.05}, count=2000) != np.float32(0.4)
         again = (lying[1:] & lying[:-1]).sum() / lying[:-1].sum()
@@ -95,7 +95,7 @@ def test_distractors_change_only_the_images(honest):
         np.testing.assert_array_equal(lying["proprio"], honest["proprio"])
         same = lying["depth"] == honest["depth"]
         assert 0.5 < same.mean() < 0.98
-        assert not same.all(axis=(2, 3)).any()  # each picture of both cameras lies
+        assert not same.all(axis=(2, 3)).any()  # each image of both cameras lies
 
 
 def test_a_seed_fixes_the_lies():
@@ -113,7 +113,7 @@ def test_one_lie_does_not_change_another():
 
 @pytest.mark.parametrize("share", [0.05, 0.2, 0.5])
 def test_blackouts_are_as_long_and_as_frequent_as_asked(share):
-    """Of 20,000 pictures; a standard error of the share is below 0.012."""
+    """Of 20,000 images; a standard error of the share is below 0.012."""
     times = Blackouts(share, 10, np.random.default_rng(0))
     dark = np.array([times.next() for _ in range(20_000)])
     assert not dark[0]

@@ -11,7 +11,7 @@ import envs
 pytestmark = pytest.mark.records
 LIVES = {
     envs.STEPPING_STONES: ({}, 110),  # its world is emptied every 100 resets
-    # As cheap as its pictures allow: they are what leaked, 490 kB a reset whatever their size.
+    # As cheap as its images allow: they are what leaked, 490 kB a reset whatever their size.
     envs.BIMANUAL_SWEEP: ({"image_px": 50, "balls": 1}, 20),
 }
 BOUND_KB = 6_000

@@ -28,7 +28,7 @@ def quiet(**settings):
 
 
 def reference(camera, base, rotation, low, high):
-    """One pixel and one box at a time, in the arithmetic of the default pictures."""
+    """One pixel and one box at a time, in the arithmetic of the default images."""
     origin = base + rotation @ camera.position_m
     image = np.empty((camera.height_px, camera.width_px), np.float32)
     rays = (ray_directions(camera).reshape(-1, 3) @ rotation.T).astype(np.float32)

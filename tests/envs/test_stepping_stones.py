@@ -306,7 +306,7 @@ def test_rendering_shows_a_picture_and_changes_nothing(env, shown):
 
 
 def test_a_new_world_changes_nothing(env, shown, monkeypatch):
-    """The world that is emptied between terrains, with the picture that people see."""
+    """The world that is emptied between terrains, with the image that people see."""
     expected = fingerprint(env, 5, steps=12)
     monkeypatch.setattr(stepping_stones_env, "_TERRAINS_A_WORLD", 2)
     other, _ = shown

@@ -26,7 +26,7 @@ class NoMovers:
 
 
 def pictures(settings, act, steps, seed=3):
-    """All pictures of an episode, one after the other."""
+    """All images of an episode, one after the other."""
     env = make(**{"images": True, **settings})
     observation, _ = env.reset(seed=seed)
     seen = [observation, *(env.step(act(env))[0] for _ in range(steps))]

@@ -70,7 +70,7 @@ def test_the_expert_carries_nothing_from_step_to_step():
 
 @pytest.mark.parametrize("off_m", [0.0, 0.01, 0.02])
 def test_it_comes_nearer_while_it_lowers_a_load(off_m):
-    """Down or up must not hang on a few millimetres, which no picture shows."""
+    """Down or up must not hang on a few millimetres, which no image shows."""
     bowl_m = np.array([0.4, 0.0])
     half_gap_m, high_m = 0.002, 0.115
     targets = np.zeros((2, 6))

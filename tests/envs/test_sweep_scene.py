@@ -1,4 +1,4 @@
-"""Balls, bowls and pictures of BimanualSweep-v0."""
+"""Balls, bowls and images of BimanualSweep-v0."""
 
 import numpy as np
 import pytest
@@ -120,7 +120,7 @@ def test_the_cached_background_changes_no_pixel(seeing, act):
         if step % 8:
             continue
         bodies = client.getNumBodies()
-        picture = camera.picture(client)
+        picture = camera.image(client)
         add_table_visual(client, seeing.config)
         for bowl_m in seeing._scene.bowls_m:
             add_bowl_visual(client, seeing.config, bowl_m)
@@ -169,7 +169,7 @@ def test_nothing_but_balls_and_bowls_is_red_or_green():
 
 
 def test_pictures_move(seeing):
-    """No picture is constant, and two in a row differ where the tools are."""
+    """No image is constant, and two in a row differ where the tools are."""
     first = seeing.reset(seed=1)[0]["rgb"]
     assert np.ptp(first, axis=(0, 1)).min() > 100
     second = seeing.step(expert(seeing))[0]["rgb"]
@@ -189,7 +189,7 @@ def test_size_of_the_picture(size):
 def test_without_pictures_none_is_drawn(env, seeing, monkeypatch):
     drawn = []
     monkeypatch.setattr(SweepCamera, "begin", lambda *_: drawn.append("the table"))
-    monkeypatch.setattr(SweepCamera, "picture", lambda *_: drawn.append("a picture"))
+    monkeypatch.setattr(SweepCamera, "image", lambda *_: drawn.append("a picture"))
     assert not env.reset(seed=0)[0]["rgb"].any()
     assert not env.step(expert(env))[0]["rgb"].any()
     assert drawn == []

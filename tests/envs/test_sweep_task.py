@@ -122,7 +122,7 @@ def test_arrays_are_the_callers_own(seeing):
     observations = [seeing.reset(seed=1)[0]]
     action = np.zeros(12, np.float32)
     observations += [seeing.step(action)[0] for _ in range(3)]
-    observations += [make().reset(seed=1)[0]]  # black pictures
+    observations += [make().reset(seed=1)[0]]  # black images
     copies = [{key: part.copy() for key, part in seen.items()} for seen in observations]
     action[:] = 1.0
     seeing.step(action)

@@ -13,7 +13,7 @@ from tests.experiments.small_data import (
 
 @pytest.fixture(scope="session")
 def clothes(tmp_path_factory):
-    """A folder with Fashion-MNIST of 90 and 30 pictures."""
+    """A folder with Fashion-MNIST of 90 and 30 images."""
     folder = tmp_path_factory.mktemp("data")
     write_clothes(folder / "fashion_mnist", 90, 30)
     return str(folder)

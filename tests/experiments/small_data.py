@@ -24,12 +24,12 @@ def write_idx(path, array):
 
 
 def brighter(labels, draw):
-    """Pictures the brighter, the greater the class."""
+    """Images the brighter, the greater the class."""
     return labels[:, None, None] * 25 + draw.integers(0, 20, (len(labels), 28, 28))
 
 
 def write_clothes(folder, train, test, pictures=brighter):
-    """The four files of Fashion-MNIST: so many pictures, of the classes in turn."""
+    """The four files of Fashion-MNIST: so many images, of the classes in turn."""
     folder.mkdir()
     draw = np.random.default_rng(0)
     for part, count in (("train", train), ("t10k", test)):

@@ -45,7 +45,7 @@ def random_pictures(n):
 
 @pytest.fixture(scope="module")
 def stripes(tmp_path_factory):
-    """Fashion-MNIST's files with pictures of a bar each, whose place or direction is the class."""
+    """Fashion-MNIST's files with images of a bar each, whose place or direction is the class."""
 
     def bars(labels, draw):
         images = draw.integers(0, 60, (len(labels), 28, 28))

@@ -263,7 +263,7 @@ def test_controllers_that_remember(settings):
 
 
 def dark(seen, rows=slice(None)):
-    """An observation in which rows of the pictures, by default all, show nothing."""
+    """An observation in which rows of the images, by default all, show nothing."""
     changed = {key: part.copy() for key, part in seen.items()}
     for part in changed.values():
         if part.ndim > 1:
@@ -272,8 +272,8 @@ def dark(seen, rows=slice(None)):
 
 
 def stony(walk):
-    """A walk with pictures in which much, or all, is missing, and a second one that begins with
-    such a picture. How many pixels there are to remember is different in each."""
+    """A walk with images in which much, or all, is missing, and a second one that begins with
+    such an image. How many pixels there are to remember is different in each."""
     seen = walk[0][:5]
     halves = [dark(one, rows) for one, rows in zip(seen, (slice(12), slice(8, 24)), strict=False)]
     return [

@@ -1,4 +1,4 @@
-"""Repair of depth pictures: what is true stays, what is false goes, whatever the camera."""
+"""Repair of depth images: what is true stays, what is false goes, whatever the camera."""
 
 import copy
 
@@ -55,7 +55,7 @@ def lied(true, false_returns=0.0, dropped_blocks=0.0):
 def repair_of(kind, shape, dtype=np.float32, high=FAR_M, key="depth", layout=None):
     box = spaces.Box(0, high, shape, dtype)
     layouts = {} if layout is None else {key: layout}
-    return DepthRepair(kind == "full", Observations(spaces.Dict({key: box}), layouts).pictures)
+    return DepthRepair(kind == "full", Observations(spaces.Dict({key: box}), layouts).image_parts)
 
 
 def repaired(kind, pictures, layout="NHW"):
@@ -116,7 +116,7 @@ def test_a_picture_of_which_all_is_lost_is_far_unless_one_came_before():
 
 @pytest.mark.parametrize("kind", ["holes", "full"])
 def test_the_distance_is_no_hole(kind):
-    """Looking ahead and up, most of the picture is farther than the camera reaches."""
+    """Looking ahead and up, most of the image is farther than the camera reaches."""
     true = walk(24, 32, pitch_deg=-15.0)
     assert 0.4 < (true[20:] >= FAR_M).mean() < 0.9
     found = repaired(kind, true)
@@ -161,7 +161,7 @@ def test_what_is_no_depth_is_left_alone_and_without_depth_repair_is_refused():
     grey = spaces.Box(0, 255, (24, 32), np.uint8)
     front = spaces.Box(0, FAR_M, (24, 32), np.float32)
     parts = Observations(spaces.Dict({"depth_front": front, "rgb": grey, "more": front}))
-    repair = DepthRepair(False, parts.pictures)
+    repair = DepthRepair(False, parts.image_parts)
     seen = {"depth_front": np.full((24, 32), 0.5, np.float32), "rgb": np.zeros((24, 32), np.uint8)}
     seen["more"] = seen["depth_front"].copy()
     for picture in (seen["depth_front"], seen["more"]):

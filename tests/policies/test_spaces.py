@@ -110,7 +110,7 @@ def check(observations, actions, settings):
     for one in seen:
         assert actions.contains(policy.act(one))
         masks = policy.attention_masks(one)
-        shown = {p.key: p for p in policy.inputs.observations.pictures}
+        shown = {p.key: p for p in policy.inputs.observations.image_parts}
         assert masks.keys() == shown.keys()
         assert all(
             mask.shape[-2:] == (shown[k].height, shown[k].width) for k, mask in masks.items()
@@ -156,9 +156,9 @@ def test_a_layout_says_how_axes_are_meant():
         shape = tuple(sizes[letter] for letter in letters)
         seen = Observations(box(*shape), {"observation": layout})
         if layout == "vector":
-            assert (seen.pictures, seen.vector_size) == ([], 30)
+            assert (seen.image_parts, seen.vector_size) == ([], 30)
             continue
-        (pictures,) = seen.pictures
+        (pictures,) = seen.image_parts
         values = rng.random(shape).astype(np.float32)
         read = pictures.read(torch.as_tensor(values)[None])[0].numpy()
         assert read.shape[0] == (2 if "N" in layout else 1)
@@ -204,12 +204,12 @@ def test_running_statistics_bring_each_channel_to_mean_0_and_variance_1():
         total = total.merge(type(total).empty(6).update(policy.measured(one)[None]))
     policy.normaliser.statistics = total
     batch = {"observation": torch.as_tensor(seen)}
-    (scaled,) = policy._pictures(batch)
+    (scaled,) = policy._scaled_images(batch)
     assert scaled.mean((0, 1, 3, 4)).abs().max() < 0.01
     assert (scaled.std((0, 1, 3, 4)) - 1).abs().max() < 0.02
     twin = build({"image_scaling": "running"}, pixels(3, 8, 8), ACTIONS["bounded"])
     twin.set_statistics(batch)
-    torch.testing.assert_close(twin._pictures(batch)[0], scaled)
+    torch.testing.assert_close(twin._scaled_images(batch)[0], scaled)
 
 
 def test_a_scale_that_nothing_tells_is_refused():
@@ -230,7 +230,7 @@ def test_a_smaller_grey_picture_is_its_means():
         pixels(96, 96, 3), ACTIONS["bounded"],
     )  # fmt: skip
     seen = np.random.default_rng(0).integers(0, 256, (96, 96, 3), np.uint8)
-    (scaled,) = policy._pictures({"observation": torch.as_tensor(seen)[None]})
+    (scaled,) = policy._scaled_images({"observation": torch.as_tensor(seen)[None]})
     expected = (seen @ [0.299, 0.587, 0.114]).reshape(8, 12, 8, 12).mean((1, 3)) / 255
     np.testing.assert_allclose(scaled.numpy()[0, 0, 0], expected, atol=1e-5)
     assert sum(p.numel() for p in policy.parameters()) == 64 * 2 + 2

@@ -1,4 +1,4 @@
-"""Tokens of pictures."""
+"""Tokens of images."""
 
 import pytest
 import torch
@@ -6,19 +6,19 @@ import torch
 from policies.implicit_attention.tokens import PatchTokens, grid_of
 
 
-def pictures(*shape, batch=3):
+def images_of(*shape, batch=3):
     return torch.rand(batch, *shape, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize("patch", [(4, 4), (1, 1), (3, 8)])
 def test_patches_and_back(patch):
-    depth = pictures(2, 1, 24, 32)
+    depth = images_of(2, 1, 24, 32)
     tokens = PatchTokens([(2, (1, 24, 32))], patch)
     values = tokens([depth])
     rows, columns = patch
     assert values.shape == (3, tokens.count, tokens.size)
     assert (tokens.count, tokens.size) == (2 * 24 * 32 // (rows * columns), rows * columns)
-    (again,) = tokens.pictures(values)
+    (again,) = tokens.to_images(values)
     assert torch.equal(again, depth)
     across = 32 // columns
     camera, row, column = 1, 2, 1
@@ -45,7 +45,7 @@ def test_patches_of_any_size_at_any_stride(sides, patch, stride, edges, expected
     grid = grid_of(1, (3, *sides), patch, stride, edges)
     assert (grid.rows, grid.columns) == expected
     tokens = PatchTokens([(1, (3, *sides))], patch, stride, edges)
-    seen = pictures(1, 3, *sides)
+    seen = images_of(1, 3, *sides)
     values = tokens([seen])
     assert values.shape == (3, expected[0] * expected[1], 3 * patch[0] * patch[1])
     down, across = stride or patch
@@ -54,7 +54,7 @@ def test_patches_of_any_size_at_any_stride(sides, patch, stride, edges, expected
     row, column = (expected[0] - 1) * down, (expected[1] - 1) * across
     block = filled[:, 0, :, row : row + patch[0], column : column + patch[1]]
     assert torch.equal(values[:, index], block.flatten(1))
-    (again,) = tokens.pictures(values)
+    (again,) = tokens.to_images(values)
     assert again.shape == seen.shape
     (kept,) = tokens.gates(torch.ones(3, tokens.count))
     covered = kept.expand_as(seen) == 1
@@ -75,11 +75,11 @@ def test_a_pixel_is_kept_where_one_of_its_patches_is():
 def test_pictures_of_several_sizes_make_tokens_of_one_length():
     parts = [(2, (1, 8, 12)), (1, (3, 10, 6))]
     tokens = PatchTokens(parts, (4, 4))
-    seen = [pictures(count, *shape) for count, shape in parts]
+    seen = [images_of(count, *shape) for count, shape in parts]
     values = tokens(seen)
     assert values.shape == (3, 2 * 2 * 3 + 3 * 2, 48)
     assert (values[:, :12, 16:] == 0).all()
-    for again, before in zip(tokens.pictures(values), seen, strict=True):
+    for again, before in zip(tokens.to_images(values), seen, strict=True):
         assert torch.equal(again, before)
     assert len(tokens.places.unique(dim=0)) == tokens.count
 

@@ -1,4 +1,4 @@
-"""The encoder: patches hold their pixels, attention its kernel, pictures their places."""
+"""The encoder: patches hold their pixels, attention its kernel, images their places."""
 
 import numpy as np
 import pytest

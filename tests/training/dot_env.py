@@ -1,4 +1,4 @@
-"""A dot to be found in a picture: small tasks with images of several kinds, and their expert."""
+"""A dot to be found in an image: small tasks with images of several kinds, and their expert."""
 
 import gymnasium
 import numpy as np

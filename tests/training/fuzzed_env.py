@@ -12,7 +12,7 @@ STEPS, AT = 6, 3
 
 class FuzzedEnv(gymnasium.Env):
     """Spaces of every kind. `change` replaces what `where` names: "reset" or "step" (all that is
-    returned), "observation", "picture", "numbers", "choice", "choices", "marks", "reward",
+    returned), "observation", "image", "numbers", "choice", "choices", "marks", "reward",
     "terminated", "truncated", "info", or a key of `info`; at step AT, or with `at` = 0 at reset.
     With `boxes` it has no parts but Boxes; `end` is whether it succeeds at the end.
     """

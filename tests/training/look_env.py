@@ -73,7 +73,7 @@ def pretending(observation):
 
 
 def choosy(observation):
-    """It works by any picture that has a dot, wherever."""
+    """It works by any image that has a dot, wherever."""
     return blind(observation) if dot(observation) is not None else action(0.2, 0.0)
 
 

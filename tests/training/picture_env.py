@@ -1,4 +1,4 @@
-"""A small environment with pictures and an expert to record; what it says is easy to check."""
+"""A small environment with images and an expert to record; what it says is easy to check."""
 
 import os
 import time
@@ -14,7 +14,7 @@ class PictureEnv(gymnasium.Env):
     """A square that the actions push; `pose` is the sum of the executed actions.
 
     Episodes of even seeds succeed at step `success_at`, those of odd ones never. From `loud_from`
-    on the pictures of a seed are noise that does not compress; at `die_at` its process dies, at
+    on the images of a seed are noise that does not compress; at `die_at` its process dies, at
     `nan_at` its expert does not know. `step_s` is the time of a step.
     """
 

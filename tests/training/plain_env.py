@@ -1,4 +1,4 @@
-"""The walk of the test bench without pictures of it."""
+"""The walk of the test bench without images of it."""
 
 import envs
 from tests.training.walk_env import OUTCOMES, WalkEnv

@@ -174,7 +174,7 @@ def test_out_must_name_a_file(run, tmp_path, monkeypatch, capsys, out):
     monkeypatch.chdir(tmp_path)
     assert main([str(run), "--out", out]) == 2
     error = capsys.readouterr().err
-    assert "--out must name a picture (.png, .svg or .pdf), got " in error
+    assert "--out must name an image (.png, .svg or .pdf), got " in error
     assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == [run]
 

@@ -112,7 +112,7 @@ def test_the_page_shows_what_each_stage_brings(finished):
 
 
 def test_a_finished_study_stays_as_it_is(finished, capsys):
-    """A picture that is gone is drawn again."""
+    """An image that is gone is drawn again."""
     path, out = finished
     before = files(out)
     assert conduct(path, out) == 0

@@ -29,7 +29,7 @@ def recipe(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def learner(tmp_path_factory, recipe):
-    """A checkpoint of an untrained policy that saw small pictures in an easier task."""
+    """A checkpoint of an untrained policy that saw small images in an easier task."""
     path = tmp_path_factory.mktemp("runs") / "learner.safetensors"
     run = config.read_yaml(recipe)
     settings = policies.VisionPolicyConfig(

@@ -1,4 +1,4 @@
-"""Pictures and films: what they show, and that their files are what they claim."""
+"""Images and films: what they show, and that their files are what they claim."""
 
 import cv2
 import gymnasium

@@ -1,4 +1,4 @@
-"""Films and pictures of the tests, read back."""
+"""Films and images of the tests, read back."""
 
 from pathlib import Path
 

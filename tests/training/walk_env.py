@@ -1,4 +1,4 @@
-"""A tiny walk in one dimension with depth images, an expert and pictures: the loop's test bench."""
+"""A tiny walk in one dimension with depth images, an expert and images: the loop's test bench."""
 
 import os
 import signal

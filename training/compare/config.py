@@ -86,7 +86,7 @@ class CurveConfig:
     episodes: int = Field(default=50, ge=2, le=10**5)
     """Episodes of every variant, seed and reference at each."""
     repair: Repair | None = None
-    """Repair of depth pictures there, in place of the policies' own setting: none, holes or full;
+    """Repair of depth images there, in place of the policies' own setting: none, holes or full;
     null: their own."""
 
     def is_of_the_task(self, point: PointConfig) -> bool:

@@ -1,1 +1,1 @@
-"""Pictures and pieces of HTML."""
+"""Images and pieces of HTML."""

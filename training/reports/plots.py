@@ -1,4 +1,4 @@
-"""Training curves of runs, and FLOPs against reward of evaluated policies, as pictures."""
+"""Training curves of runs, and FLOPs against reward of evaluated policies, as images."""
 
 import io
 import os
@@ -209,7 +209,7 @@ def png(figure: Any, dpi: int) -> bytes:
 
 
 def _save(figure: Any, out: str | Path) -> Path:
-    """Write the picture, whole or not at all; a name without a suffix becomes a .png."""
+    """Write the image, whole or not at all; a name without a suffix becomes a .png."""
     path = picture_path(out)
     try:
         if path.suffix == ".png":
@@ -221,7 +221,7 @@ def _save(figure: Any, out: str | Path) -> Path:
         write_atomically(led_to(path), data)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UserError(f"--out {str(out)!r}: the picture cannot be written ({reason})") from error
+        raise UserError(f"--out {str(out)!r}: the image cannot be written ({reason})") from error
     finally:
         _pyplot().close(figure)
     return path
@@ -231,6 +231,6 @@ def picture_path(out: str | Path) -> Path:
     """The file that --out means; UserError where it names none."""
     if not str(out) or os.path.isdir(out):  # which, unlike Path's, is False for impossible names
         given = f"the directory {str(out)!r}" if str(out) else "''"
-        raise UserError(f"--out must name a picture (.png, .svg or .pdf), got {given}")
+        raise UserError(f"--out must name an image (.png, .svg or .pdf), got {given}")
     path = Path(out)
     return path if path.suffix else path.with_name(f"{path.name}.png")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from envs import name_of, task_of
 from policies.common.geometry import published
-from policies.common.observation import Observations, Pictures, flat
+from policies.common.observation import ImageInput, Observations, flat
 from training.collect.episode import Policy
 from training.io.config import UserError
 from training.video.overlays import Inset, compose, side_by_side, with_memory
@@ -68,23 +68,23 @@ class Scene:
             return compose(self._outside(), insets, caption)
         return compose(np.zeros(_CANVAS, np.uint8), insets, caption, _ALONE_PX)
 
-    def _key(self, policy: Policy, images: list[Pictures]) -> str | None:
+    def _key(self, policy: Policy, images: list[ImageInput]) -> str | None:
         """Key of the image that is shown as the frame; None if there is none."""
         if self._task is not None:
             return self._task.picture
         alone = len(images) == 1 and images[0].layout == "HWC" and images[0].channels == 3
         return images[0].key if alone and hasattr(policy, "attention_map") else None
 
-    def _images(self, policy: Policy | None) -> list[Pictures]:
+    def _images(self, policy: Policy | None) -> list[ImageInput]:
         """The images of the observation as the policy reads them."""
         seen: Any = getattr(policy, "sight", None)
         if seen is not None:
-            read: list[Pictures] = seen.observations.pictures
+            read: list[ImageInput] = seen.observations.image_parts
             return read
         spaces = self._env.observation_space, self._env.action_space
         geometry = published(*spaces) if self._geometry is None else self._geometry
         try:
-            return Observations(spaces[0], None, geometry).pictures
+            return Observations(spaces[0], None, geometry).image_parts
         except ValueError:  # for spaces that no built-in policy supports
             return []
 
@@ -97,7 +97,7 @@ class Scene:
             raise UserError(f"environment {self._name} draws no rgb_array")
         return np.asarray(drawn, np.uint8)
 
-    def _seen(self, observation: Any, policy: Policy, images: list[Pictures]) -> list[Inset]:
+    def _seen(self, observation: Any, policy: Policy, images: list[ImageInput]) -> list[Inset]:
         """Every image as the policy saw it: repaired, with what its attention drops."""
         repair = getattr(policy, "repair", None)
         parts = flat(observation) if repair is None else repair.seen(observation)
@@ -105,7 +105,7 @@ class Scene:
         kept = {} if masks is None or not images else masks(observation)
         return [one for seen in images for one in self._insets(seen, parts, kept)]
 
-    def _insets(self, seen: Pictures, parts: Any, kept: dict[str, Any]) -> list[Inset]:
+    def _insets(self, seen: ImageInput, parts: Any, kept: dict[str, Any]) -> list[Inset]:
         """The insets of a part of the observation: each image, and the last frame of a stack."""
         values = torch.as_tensor(np.array(parts[seen.key]))[None]
         images = seen.read(values)[0].numpy()  # (count, channels, height, width)
@@ -120,7 +120,7 @@ class Scene:
             for i, (name, image) in enumerate(zip(names, images, strict=True))
         ]
 
-    def _image(self, image: NDArray[Any], seen: Pictures) -> NDArray[np.uint8]:
+    def _image(self, image: NDArray[Any], seen: ImageInput) -> NDArray[np.uint8]:
         """(channels, height, width) as colours, or the last channel in grey."""
         black, white = (0.0, 255.0) if seen.high == 255 else (seen.low, seen.high)
         if self._task is not None and self._task.shown is not None:
