@@ -23,7 +23,7 @@ types:           ## run mypy on the packages
 test:            ## run the default tests, with warnings as errors
 	$(PYTHON) -m pytest
 
-records:         ## check published records and long signals; CI runs it
+records:         ## check published records, long runs and processes; CI runs it
 	$(PYTHON) -m pytest -m "records and not slow"
 
 slow:            ## run the long tests that the default set leaves out

@@ -48,6 +48,7 @@ def test_cloning_learns_from_images(train, env, tmp_path):
     assert not any(parameter.requires_grad for parameter in policy.parameters())
 
 
+@pytest.mark.records
 @pytest.mark.parametrize("env", FEWER)
 def test_evolution_strategies_learn_from_the_places_of_the_best_tokens(train, env):
     """Random actions and a random policy earn 4.6 of 12 (a quarter of 12 with four choices)."""
@@ -59,7 +60,10 @@ def test_evolution_strategies_learn_from_the_places_of_the_best_tokens(train, en
     assert last > first + 1.5
 
 
-@pytest.mark.parametrize("policy", [{"controller": "lstm"}, {"last_action": True}])
+@pytest.mark.parametrize(
+    "policy",
+    [{"controller": "lstm"}, pytest.param({"last_action": True}, marks=pytest.mark.records)],
+)
 def test_cloning_teaches_to_remember(train, policy):
     """The dot is seen at the first step alone, and its columns are to be chosen at all twelve."""
     env = {"hidden": True, "choices": 2, "kind": "grey"}

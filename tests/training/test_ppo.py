@@ -33,6 +33,7 @@ SMALL = {
 # --- what it learns ---
 
 
+@pytest.mark.records
 def test_it_balances_a_pole(job, tmp_path):
     """From a vector to a choice; without training the pole stays up for ten steps."""
     path = job(
