@@ -12,8 +12,6 @@ import pytest
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from tests.helpers import refused
-from training import bc, es, study
 from training.algorithms.es_config import ESConfig
 from training.io import config
 from training.io.config import UserError
@@ -203,19 +201,6 @@ def test_a_closed_output_ends_a_command_as_it_ends_other_programs(command):
     os.close(writer)
     assert done.returncode == 141
     assert not getattr(done, other)
-
-
-@pytest.mark.parametrize(
-    ("command", "arguments", "sentence"),
-    [
-        (es, ["--out", ""], "--out must name a directory, got ''"),
-        (bc, ["--resume", ""], "--resume must name a run directory, got ''"),
-        (study, ["--config", ""], "--config must name a file, got ''"),
-    ],
-)
-def test_an_empty_name_is_no_default(capsys, command, arguments, sentence):
-    """As an unset variable of a shell gives it."""
-    refused(capsys, command, arguments, sentence)
 
 
 def test_a_command_without_standard_output_ends_as_ever():

@@ -22,7 +22,7 @@ from tests.training.study_jobs import (
     files,
     write_study,
 )
-from training import demos, study
+from training import study
 from training.compare.jobs import MISSING
 from training.compare.runs import all_runs
 from training.compare.study import plan
@@ -345,8 +345,3 @@ def test_arms_cloned_from_demonstrations_that_it_records(tmp_path, capsys):
     many = words.replace("--episodes 8", "--episodes 12")
     path = write_study(tmp_path, seeds=[4], demonstrations=many, **changes)
     refused(capsys, path, out, "out has runs with demonstrations = '--env tests.training.picture")
-    assert demos.main(many.split()) == 0  # by hand, after the runs
-    path = write_study(tmp_path, seeds=[4, 5], demonstrations=words, **changes)
-    capsys.readouterr()
-    assert conduct(path, out) == 2
-    assert "was cloned from other demonstrations than" in capsys.readouterr().err

@@ -11,6 +11,7 @@ from html import unescape
 
 import pytest
 
+from tests.helpers import refused
 from tests.page_tables import differences, tables
 from tests.training.published import ROOT, STUDIES, needs_studies, unpacked
 from training import study
@@ -243,8 +244,7 @@ def test_a_record_takes_no_other_place(tmp_path, capsys):
     words = ["--config", str(CONFIG), "--out", str(out)]
     before = {path: path.read_bytes() for path in other.iterdir()}
     for place, said in ((other, "holds another study"), (out, "a study's own directory")):
-        assert study.main([*words, "--record", str(place)]) == 2
-        assert said in capsys.readouterr().err
+        refused(capsys, study, [*words, "--record", str(place)], said)
     assert {path: path.read_bytes() for path in other.iterdir()} == before
     begun = ["--config", str(CONFIG), "--out", str(tmp_path / "new"), "--unpack"]
     assert study.main([*begun, str(other)]) == 2
