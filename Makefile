@@ -32,11 +32,12 @@ slow:            ## run the long tests that the default set leaves out
 mutants:         ## check that the tests notice 200 small changes to attention; one hour
 	$(PYTHON) -m tests.mutation attention --sample 200
 
-kills:           ## check that killed and resumed jobs equal undisturbed ones; 100 kills, half an hour
-	$(PYTHON) -m tests.trials.kills --kills 100 --out $$(mktemp -d)/kills
+kills:           ## check that killed and repeated commands equal undisturbed ones; 200 cases, an hour
+	$(PYTHON) -m tests.trials.stops --count 200 --out $$(mktemp -d)/stops
 
-fuzz:            ## check that malformed files bring no traceback, hang or 2 GB; 500 inputs, ten minutes
-	$(PYTHON) -m tests.trials.fuzz --inputs 500 --out $$(mktemp -d)/fuzz
+fuzz:            ## check that odd inputs bring no traceback, hang, 2 GB or wrong number; an hour
+	for trial in fuzz odd_envs onnx_fields forgetting; do \
+	  $(PYTHON) -m tests.trials.$$trial --out $$(mktemp -d)/$$trial || exit 1; done
 
 format:          ## fix what ruff can fix
 	$(PYTHON) -m ruff check --fix .

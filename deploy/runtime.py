@@ -329,4 +329,5 @@ def _dtype(name: str) -> np.dtype[Any]:
 
 
 def _list(ports: Mapping[str, tuple[Any, Any]]) -> str:
-    return ", ".join(f"{name} {dtype}{list(shape)}" for name, (shape, dtype) in ports.items())
+    shown = ", ".join(f"{name} {dtype}{list(shape)}" for name, (shape, dtype) in ports.items())
+    return shown or "nothing"

@@ -17,6 +17,8 @@ INTERRUPT_S, LONGEST_S = 6.0, 20.0
 MOST_BYTES = 2 * 10**9
 _CEILING_BYTES = 10 * 2**30  # of address space: the machine survives what the trial finds
 CRASHED = 70
+ERRORS = ("error: ", "deploy.loop: ")
+"""Beginnings of the sentence on standard error."""
 
 
 class Verdict(NamedTuple):
@@ -25,6 +27,7 @@ class Verdict(NamedTuple):
     status: int
     """Exit status; minus the signal where one ended it."""
     wall_s: float
+    """Less the share that other processes of a busy machine took."""
     bytes: int
     """Most memory that it had at once."""
     out: str
@@ -45,7 +48,7 @@ class Verdict(NamedTuple):
         if self.bytes > MOST_BYTES:
             found.append(f"{self.bytes / 1e9:.1f} GB of memory")
         if self.status == 2:
-            errors = [line for line in self.err.splitlines() if line.startswith("error: ")]
+            errors = [line for line in self.err.splitlines() if line.startswith(ERRORS)]
             if len(errors) != 1 or not self.err.rstrip().endswith(errors[0]):
                 found.append("no sentence at the end")
         return found
@@ -56,8 +59,9 @@ def run(
 ) -> Verdict:
     """Run `command(words)` in a forked process; interrupted after some seconds, then killed.
 
-    `patience` prolongs both.
+    `patience` prolongs both, and so does a machine with more processes than processors.
     """
+    busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     began = time.monotonic()
     child = os.fork()
     if child == 0:
@@ -65,7 +69,7 @@ def run(
     interrupted = False
     while True:
         ended, code, usage = os.wait4(child, os.WNOHANG)
-        wall_s = time.monotonic() - began
+        wall_s = (time.monotonic() - began) / busy
         if ended:
             break
         if wall_s > patience * INTERRUPT_S and not interrupted:

@@ -10,8 +10,9 @@ breaks this is printed with its number, and its files are kept; exit status 1.
 
 from __future__ import annotations
 
-import argparse
+import gzip
 import json
+import lzma
 import os
 import random
 import shutil
@@ -19,11 +20,13 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import yaml
 
+from tests.experiments.own_data import write_clothes
 from tests.trials import forked, malform
+from tests.trials.many import Found, many
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = [
@@ -48,9 +51,15 @@ STUDY = {
 PRESETS = ("stepping_stones", "stepping_stones_clone", "stepping_stones_finetune",
            "bimanual_sweep", "bimanual_sweep_small", "studies/stepping_stones")  # fmt: skip
 
-COMMANDS = ("es", "bc", "demos", "study", "rollout", "evaluate", "flops", "plots")
+COMMANDS = ("es", "bc", "demos", "study", "rollout", "evaluate", "flops", "plots", "search")
+MODULES = {name: f"training.{name}" for name in COMMANDS} | {
+    "export": "deploy.export", "loop": "deploy.loop", "experiments": "experiments.__main__",
+}  # fmt: skip
+SEARCH = ["--config", "es.yaml", "--trials", "2", "--search", "searcher.sigma=0.05:0.5"]
+IMAGES = ["images", "--quick", "--variants", "exact", "--data", "data", "--set", "seeds=[0]"]
 LATE = ("torch.utils.tensorboard", "tqdm", "matplotlib.pyplot",
-        "pybullet", "sklearn.cluster")  # fmt: skip
+        "pybullet", "sklearn.cluster", "optuna", "onnxruntime", "torch.onnx", "onnxscript",
+        "experiments.images")  # fmt: skip
 """What commands import when they need it."""
 
 
@@ -62,8 +71,8 @@ class Case(NamedTuple):
 
 
 def command(module: str) -> Callable[[list[str]], int]:
-    """The command line of `python -m training.<module>`."""
-    main: Callable[[list[str]], int] = import_module(f"training.{module}").main
+    """The command line of a module, by its last name."""
+    main: Callable[[list[str]], int] = import_module(MODULES[module]).main
     return main
 
 
@@ -78,6 +87,7 @@ def make_materials(folder: Path) -> None:
     Path("study.yaml").write_text(yaml.safe_dump(STUDY))
     sweep = ["--set", "demonstrations=demos", *SWEEP, "env.image_px=100"]
     recorded = ["--episodes", "2", "--valid-share", "0.5", "--workers", "1"]
+    write_clothes(Path("data"), 300, 100)
     for module, words in (
         ("es", ["--config", "es.yaml", "--out", "run"]),
         ("demos", ["--env", "BimanualSweep-v0", *recorded, "--out", "demos",
@@ -85,6 +95,10 @@ def make_materials(folder: Path) -> None:
         ("bc", ["--config", str(ROOT / "configs/bimanual_sweep_small.yaml"), *sweep,
                 "--out", "clone"]),
         ("study", ["--config", "study.yaml", "--out", "study"]),
+        ("study", ["--config", "study.yaml", "--out", "study", "--record", "record"]),
+        ("export", ["run", "--out", "exported", "--observations", "4", "--recorded", "2"]),
+        ("search", [*SEARCH, "--out", "search"]),
+        ("experiments", [*IMAGES, "--out", "experiment"]),
     ):  # fmt: skip
         verdict = forked.run(command(module), words, Path(), patience=10)
         assert verdict.status == 0, f"{module} {words}: {verdict}"
@@ -175,53 +189,94 @@ def a_study(chance: random.Random) -> Case:
     return Case("study", ["--config", "study.yaml", "--out", "study", *page])
 
 
-KINDS = (configuration, overrides, a_checkpoint, a_run, demonstrations, a_study)
+def spoil(path: Path, chance: random.Random) -> None:
+    """Make a file of any format bad; one that is packed also within."""
+    data = path.read_bytes()
+    if path.suffix == ".safetensors":
+        data = malform.spoil_safetensors(data, chance)
+    elif path.suffix in (".xz", ".gz") and chance.random() < 0.7:
+        packing = lzma if path.suffix == ".xz" else gzip
+        text = packing.decompress(data)
+        data = packing.compress(_spoiled(Path(path.stem), text, chance))
+    else:
+        data = _spoiled(path, data, chance)
+    path.write_bytes(data)
 
 
-def try_input(number: int, seed: int, materials: Path, folder: Path) -> dict[str, Any]:
-    """Make an input in a copy of the materials and try it; what came of it, with its faults."""
+def _spoiled(path: Path, data: bytes, chance: random.Random) -> bytes:
+    if path.suffix == ".json" and chance.random() < 0.7:
+        return json.dumps(malform.spoiled(json.loads(data), chance)).encode()
+    if path.suffix in (".json", ".csv", ".yaml", ".md") and chance.random() < 0.8:
+        return malform.spoil_text(data.decode(), chance).encode(errors="surrogatepass")
+    return malform.spoil_bytes(data, chance)
+
+
+def chosen(folder: str, chance: random.Random) -> Path:
+    """A file of a folder, of a format drawn first."""
+    files = [
+        path for path in sorted(Path(folder).rglob("*")) if path.is_file() and path.name != ".lock"
+    ]
+    kind = chance.choice(sorted({path.suffix for path in files}))
+    return chance.choice([path for path in files if path.suffix == kind])
+
+
+def a_deployment(chance: random.Random) -> Case:
+    """An exported folder of which one file is bad, played or written anew."""
+    spoil(chosen("exported", chance), chance)
+    if chance.random() < 0.2:
+        return Case("export", ["run", "--out", "exported", "--observations", "4"])
+    recorded = ["--recorded", "exported/recorded.npz"] if chance.random() < 0.6 else []
+    return Case("loop", ["exported", "--rate", "0", "--steps", "4", *recorded])
+
+
+def a_record(chance: random.Random) -> Case:
+    """A bad record of a study, unpacked."""
+    spoil(chosen("record", chance), chance)
+    return Case(
+        "study", ["--config", "study.yaml", "--out", "made", "--unpack", "record", "--page"]
+    )
+
+
+def a_search(chance: random.Random) -> Case:
+    """A finished search of which one file is bad, gone on with."""
+    spoil(chosen("search", chance), chance)
+    return Case("search", [*SEARCH, "--out", "search"])
+
+
+def an_experiment(chance: random.Random) -> Case:
+    """An experiment of which a file, or a file of its images, is bad."""
+    if chance.random() < 0.5:
+        spoil(chosen("data", chance), chance)
+        return Case("experiments", [*IMAGES, "--out", "made"])
+    path = chosen("experiment", chance)
+    spoil(path, chance)
+    if path.name == "table.csv":
+        return Case("experiments", [*IMAGES, "--claims", str(path)])
+    page = ["--page"] if chance.random() < 0.5 else []
+    return Case("experiments", [*IMAGES, "--out", "experiment", *page])
+
+
+KINDS = (configuration, overrides, a_checkpoint, a_run, demonstrations, a_study, a_deployment,
+         a_record, a_search, an_experiment)  # fmt: skip
+
+
+def try_input(number: int, seed: int, materials: Path, folder: Path) -> Found:
+    """Make an input in a copy of the materials and try it."""
     chance = random.Random(f"{seed} {number}")
     shutil.copytree(materials, folder)
     os.chdir(folder)
     kind = KINDS[number % len(KINDS)]
     case = kind(chance)
     verdict = forked.run(command(case.module), case.words, folder)
-    os.chdir(ROOT)
-    return {"number": number, "kind": kind.__name__, "command": [case.module, *case.words],
-            "faults": verdict.faults(), **verdict._asdict()}  # fmt: skip
+    said = f"{case.module} {' '.join(case.words)[:200]}\n{verdict.err}"
+    return Found(kind.__name__, verdict.faults(), f"status {verdict.status}", said)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Command line; 1 where an input broke a command."""
-    parser = argparse.ArgumentParser(prog="python -m tests.trials.fuzz")
-    parser.add_argument("--inputs", type=int, default=500, help="how many (default %(default)s)")
-    parser.add_argument("--first", type=int, default=0, help="number of the first")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, required=True, help="a new folder to work in")
-    args = parser.parse_args(argv)
-    out = args.out.resolve()
-    out.mkdir(parents=True)
-    for module in (*(f"training.{name}" for name in COMMANDS), *LATE):
+    for module in (*MODULES.values(), *LATE):
         import_module(module)  # once, here, for all inputs
-    make_materials(out / "materials")
-    bad, slowest, largest = 0, 0.0, 0
-    statuses: dict[int, int] = {}
-    for number in range(args.first, args.first + args.inputs):
-        folder = out / f"{number:05d}"
-        found = try_input(number, args.seed, out / "materials", folder)
-        slowest, largest = max(slowest, found["wall_s"]), max(largest, found["bytes"])
-        statuses[found["status"]] = statuses.get(found["status"], 0) + 1
-        if not found["faults"]:
-            shutil.rmtree(folder)
-            continue
-        bad += 1
-        words = " ".join(found["command"])
-        print(f"{number} {found['kind']}: {', '.join(found['faults'])}: {words[:200]}")
-        print("   ", found["err"].strip()[-300:].replace("\n", "\n    "), flush=True)
-    ended = ", ".join(f"{n} with status {status}" for status, n in sorted(statuses.items()))
-    print(f"{args.inputs} inputs, {bad} with a fault; {ended}; at most {slowest:.1f} s and "
-          f"{largest / 1e9:.2f} GB")  # fmt: skip
-    return 1 if bad else 0
+    return many("fuzz", make_materials, try_input, 500, argv)
 
 
 if __name__ == "__main__":

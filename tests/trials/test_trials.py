@@ -11,34 +11,31 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests.trials import forked, kills
+from tests.trials import forked, kills, stops
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def fuzz(inputs, seed, out):
-    """What `python -m tests.trials.fuzz` prints, and its exit status."""
-    words = ["-m", "tests.trials.fuzz", "--inputs", str(inputs), "--seed", str(seed)]
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("forgetting", 12),
+        ("onnx_fields", 20),
+        pytest.param("odd_envs", 6, marks=pytest.mark.records),
+        pytest.param("fuzz", 10, marks=pytest.mark.records),
+        pytest.param("stops", 8, marks=pytest.mark.records),
+    ],
+)
+def test_no_case_of_a_few_has_a_fault(name, count, tmp_path):
+    """The full numbers are tried by hand; see CONTRIBUTING."""
+    words = ["-m", f"tests.trials.{name}", "--count", str(count), "--seed", "1"]
     done = subprocess.run(
-        [sys.executable, *words, "--out", str(out)],
+        [sys.executable, *words, "--out", str(tmp_path / "out")],
         cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         env=os.environ | {"OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"},
     )  # fmt: skip
-    return done.returncode, done.stdout
-
-
-@pytest.mark.records
-@pytest.mark.timeout(600)
-def test_no_input_of_12_brings_a_traceback_a_hang_or_2_gb(tmp_path):
-    status, said = fuzz(12, 1, tmp_path / "fuzz")
-    assert status == 0, said
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_no_input_of_500_brings_a_traceback_a_hang_or_2_gb(tmp_path):
-    status, said = fuzz(500, 0, tmp_path / "fuzz")
-    assert status == 0, said
+    assert done.returncode == 0, done.stdout
 
 
 def fails(words):
@@ -98,3 +95,28 @@ def test_kills_notice_one_bit_one_row_and_one_file(tmp_path):
         ("episode.hdf5", leave(tmp_path / "e", 2.0, 0.5, more=True)),
     ):
         assert kills.differences(first, left) == [name]
+
+
+def test_stops_notice_a_file_that_is_lost(tmp_path, monkeypatch):
+    def loses(words):
+        Path("made").mkdir(exist_ok=True)
+        started = Path("made/started.json")
+        if not started.exists():
+            started.write_text("1")
+            Path("made/made.json").write_text("2")
+        return 0
+
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    for here in (whole, cut):
+        here.mkdir()
+    monkeypatch.chdir(whole)
+    command = stops.watched(loses, whole / "made", -1, 0, whole / "operations")
+    assert forked.run(command, [], whole).status == 0
+    operations = (whole / "operations").read_text().split()
+    assert operations == ["os.mkdir", "open", "/started.json", "open", "/made.json"]
+    monkeypatch.chdir(cut)
+    for stop, status in ((2, -9), (-1, 0)):
+        command = stops.watched(loses, cut / "made", stop, 0, cut / "operations")
+        assert forked.run(command, [], cut).status == status
+    lost = kills.differences(*(stops.seen(here / "made") for here in (whole, cut)))
+    assert lost == ["made.json"]
