@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
     ("name", "count"),
     [
         ("forgetting", 12),
-        ("onnx_fields", 20),
+        ("onnx_fields", 10),
         pytest.param("odd_envs", 6, marks=pytest.mark.records),
         pytest.param("fuzz", 10, marks=pytest.mark.records),
         pytest.param("stops", 8, marks=pytest.mark.records),
