@@ -22,7 +22,7 @@ from experiments.results import FACTS, TABLE, Curves, Facts, Results, read_recor
 from experiments.task import Learning
 from training.analysis.agents import check_device, device_name
 from training.command.errors import command_line
-from training.command.files import refusal, write_atomically, write_json, writing
+from training.command.files import refusal, write_json, writing
 from training.compare.config import slug
 from training.compare.jobs import (
     DONE,
@@ -33,6 +33,8 @@ from training.compare.jobs import (
     Status,
     check_owner,
     missing_jobs,
+    stale,
+    write_changed,
 )
 from training.io import config as configuration
 from training.io.config import UserError
@@ -111,11 +113,7 @@ class Trial(Job):
             return MISSING
         now = self.inputs()
         for change in differences(made, {name: now[name] for name in made.keys() & now.keys()}):
-            reason = (
-                f"{path} was made with {change.describe('the experiment now has')}; give another "
-                "--out, or move that directory away"
-            )
-            return Status("stale", reason, change)
+            return stale(f"{path} was made", change, "experiment", "that directory")
         return MISSING if result is None else DONE
 
     def execute(self) -> None:
@@ -171,10 +169,6 @@ class Experiment(Comparison):
     data: str | None = None
     """Folder with the data."""
     noun, config_file = "experiment", CONFIG
-
-    @property
-    def parallel(self) -> int:
-        return self.settings.parallel
 
     @cached_property
     def trials(self) -> list[Trial]:
@@ -234,7 +228,7 @@ class Experiment(Comparison):
             tuple(sorted({result.commit for _, result in done} - {""})),
             tuple(sorted({result.machine for _, result in done} - {""})),
         )
-        return Results(self.settings, models, facts, _curves([trial for trial, _ in done]))
+        return Results.of(self.settings, models, facts, _curves([trial for trial, _ in done]))
 
     def write_page(self, missing: Sequence[str], failed: Sequence[str] = ()) -> bool:
         return self._write(self.out, self.results(), missing, failed)
@@ -243,13 +237,9 @@ class Experiment(Comparison):
         self, place: Path, results: Results, missing: Sequence[str], failed: Sequence[str] = ()
     ) -> bool:
         page = render(results, self.command(), missing, failed)
-        changed = False
-        for name, text in ((TABLE, results.table()), (PAGE, page)):
-            path, data = place / name, text.encode()
-            if not path.is_file() or path.read_bytes() != data:
-                write_atomically(path, data)
-                changed = True
-        return changed
+        files = {TABLE: results.table(), PAGE: page}
+        changed = [write_changed(place / name, text.encode()) for name, text in files.items()]
+        return any(changed)
 
     def run(self, only: Sequence[str] = (), page_alone: bool = False) -> int:
         """Write the outputs of a comparison; a record's page is written from the record."""

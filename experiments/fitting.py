@@ -2,12 +2,11 @@
 
 import json
 import math
-import time
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from pydantic import Field
@@ -22,6 +21,7 @@ from training.command.files import write_atomically
 from training.io.config import UserError
 from training.io.state_files import Count, State, check, plain_json
 from training.io.tensor_file import check_seal, read_header, read_tensors, sealed
+from training.runner import BaseAlgorithm, Progress, run_loop
 
 STATE, METRICS = "state.safetensors", "metrics.csv"
 _MODEL, _OPTIMISER = "model/", "optimiser/"
@@ -53,23 +53,17 @@ class Fitting:
     """Steps between measurements, after each of which the state is saved."""
 
 
-@dataclass
-class Fit:
-    """The result of fitting."""
-
-    rows: list[dict[str, float]] = field(default_factory=list)
-    """One for each measurement: step, train_loss, wall_s and what `measure` returned."""
-    diverged_at: int | None = None
-    """The step whose loss was not finite; None: none."""
-
-
-@checked_dataclass(frozen=True, config=State)
-class Saved:
-    """The plain data of a state."""
+@checked_dataclass(kw_only=True, config=State)
+class FitProgress(Progress):
+    """How far a fit is: the plain data of its state."""
 
     step: Count
-    rows: tuple[dict[str, float | None], ...]
+    """Gradient steps made."""
+    rows: list[dict[str, float | None]]
+    """One for each measurement: step, train_loss, wall_s and what `measure` returned. Files hold
+    None in place of NaN."""
     diverged_at: int | None = None
+    """The step whose loss was not finite; None: none."""
 
 
 @contextmanager
@@ -78,6 +72,135 @@ def seeded(seed: int, step: int) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed((seed * 1_000_003 + step) % 2**63)
         yield
+
+
+@dataclass
+class Fit(BaseAlgorithm):
+    """A model's training with the arguments of `fit`; an iteration ends with a measurement."""
+
+    model: nn.Module
+    loss: Callable[[int], Tensor]
+    learning: Learning
+    measure: Callable[[], Mapping[str, float]]
+    before: Callable[[int], object]
+
+    def __post_init__(self) -> None:
+        self._settings: Fitting = self.learning.settings.fitting
+        settings, model = self._settings, self.model
+        wanted = [p for p in model.parameters() if p.requires_grad]
+        self._optimiser = _OPTIMISERS[settings.optimiser](
+            wanted, lr=settings.learning_rate, weight_decay=settings.weight_decay
+        )
+        self.progress: FitProgress = FitProgress(step=0, rows=[])
+        if (path := self.learning.folder / STATE).is_file():
+            self.progress, tensors = _load(path, model)
+            if self.progress.step > settings.steps:
+                raise UserError(
+                    f"{path} is of step {self.progress.step}, where training has {settings.steps} "
+                    "steps"
+                )
+            known = [name for name in tensors if name.startswith(_OPTIMISER)]
+            moments = {name.removeprefix(_OPTIMISER): tensors[name] for name in known}
+            load_optimiser(self._optimiser, moments, path)
+            for row in self.rows:
+                row |= {k: math.nan for k, v in row.items() if v is None}
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows so far, NaN where a measurement is none."""
+        return self.progress.rows
+
+    @property
+    def finished(self) -> bool:
+        progress = self.progress
+        return progress.diverged_at is not None or progress.step >= self._settings.steps
+
+    def open_log(self, run: Path, iteration: int) -> Self:
+        """The fit itself, which keeps its rows and shows a bar of its steps."""
+        total, label = self._settings.steps, self.learning.label
+        self._bar = tqdm(
+            total=total, initial=self.progress.step, desc=label, mininterval=1.0, leave=False
+        )
+        return self
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """The last row; empty at the beginning."""
+        return self.rows[-1] if self.rows else {}
+
+    def row(self, values: dict[str, float], summary: str) -> None:
+        """Keep a row."""
+        self.rows.append({k: v for k, v in values.items() if k != "iteration"})
+
+    def close(self) -> None:
+        """Close the bar."""
+        self._bar.close()
+
+    def learn(self) -> None:
+        """Take the steps to the next measurement, or to a loss that is not finite."""
+        settings, progress, every = self._settings, self.progress, self._settings.measure_every
+        end = min((progress.step // every + 1) * every, settings.steps)
+        self._total = 0.0
+        for step in range(progress.step + 1, end + 1):
+            with seeded(self.learning.seed, step):
+                self.model.eval()
+                self.before(step)
+                value = self._step(step)
+            progress.step = step
+            self._total += value
+            self._bar.update()
+            if not math.isfinite(value):
+                progress.diverged_at = step
+                break
+
+    def _step(self, step: int) -> float:
+        """Take a step unless its loss or gradient is not finite; returns the loss, NaN for such a
+        gradient.
+        """
+        settings, optimiser = self._settings, self._optimiser
+        self.model.train()
+        for group in optimiser.param_groups:
+            group["lr"] = settings.learning_rate * _share(settings, step)
+        optimiser.zero_grad(set_to_none=True)
+        value = self.loss(step)
+        if not torch.isfinite(value):
+            return math.nan
+        value.backward()
+        parameters = [p for group in optimiser.param_groups for p in group["params"]]
+        most = settings.max_grad_norm
+        norm = nn.utils.clip_grad_norm_(parameters, math.inf if most is None else most)
+        if not torch.isfinite(norm):
+            return math.nan
+        optimiser.step()
+        return value.item()
+
+    def update(self, outcomes: list[Any]) -> dict[str, float]:
+        """Measure the model in evaluation mode; returns the row, in which `wall_s` is to be set."""
+        step = self.progress.step
+        self.model.eval()
+        with torch.no_grad(), seeded(self.learning.seed, -step):
+            numbers = self.measure()
+        self._bar.set_postfix({name: f"{value:.4g}" for name, value in numbers.items()})
+        since = (step - 1) % self._settings.measure_every + 1
+        return {"step": step, "train_loss": self._total / since, "wall_s": 0.0, **numbers}
+
+    def save(self, run: Path) -> None:
+        """Write the state and metrics.csv."""
+        progress, optimiser = self.progress, optimiser_tensors(self._optimiser)
+        tensors = {f"{_MODEL}{name}": value for name, value in self.model.state_dict().items()}
+        tensors |= {f"{_OPTIMISER}{name}": value for name, value in optimiser.items()}
+        facts = {
+            "step": progress.step,
+            "rows": [
+                {k: v if math.isfinite(v) else None for k, v in row.items()} for row in self.rows
+            ],
+            "diverged_at": progress.diverged_at,
+        }
+        whole = {name: value.detach().contiguous().clone() for name, value in tensors.items()}
+        write_atomically(run / STATE, sealed(save(whole, {"fit": json.dumps(facts)})))
+        keys = list(dict.fromkeys(key for row in self.rows for key in row))
+        lines = [",".join(keys), *(",".join(f"{row[k]:.6g}" for k in keys) for row in self.rows)]
+        write_atomically(run / METRICS, ("\n".join(lines) + "\n").encode())
 
 
 def fit(
@@ -99,77 +222,10 @@ def fit(
     A loss that is not finite ends training: the model keeps the parameters before that step, and
     the state records it. Raises UserError if the state is damaged or another model's.
     """
-    settings: Fitting = learning.settings.fitting
-    wanted = [p for p in model.parameters() if p.requires_grad]
-    optimiser = _OPTIMISERS[settings.optimiser](
-        wanted, lr=settings.learning_rate, weight_decay=settings.weight_decay
-    )
-    started, done = 0, Fit()
-    if (path := learning.folder / STATE).is_file():
-        saved, tensors = _load(path, model)
-        if saved.step > settings.steps:
-            raise UserError(
-                f"{path} is of step {saved.step}, where training has {settings.steps} steps"
-            )
-        known = [name for name in tensors if name.startswith(_OPTIMISER)]
-        moments = {name.removeprefix(_OPTIMISER): tensors[name] for name in known}
-        load_optimiser(optimiser, moments, path)
-        rows = [{k: math.nan if v is None else v for k, v in row.items()} for row in saved.rows]
-        started, done = saved.step, Fit(rows, saved.diverged_at)
-    total, began = 0.0, time.perf_counter() - (done.rows[-1]["wall_s"] if done.rows else 0.0)
-    left = range(started + 1, settings.steps + 1) if done.diverged_at is None else ()
-    with tqdm(
-        total=settings.steps, initial=started, desc=learning.label, mininterval=1.0, leave=False
-    ) as bar:
-        for step in left:
-            with seeded(learning.seed, step):
-                model.eval()
-                before(step)
-                value = _step(model, optimiser, loss, settings, step)
-            if not math.isfinite(value):
-                done.diverged_at = step
-            total += value
-            bar.update()
-            last = step == settings.steps or done.diverged_at is not None
-            if last or step % settings.measure_every == 0:
-                since = (step - 1) % settings.measure_every + 1
-                model.eval()
-                with torch.no_grad(), seeded(learning.seed, -step):
-                    numbers = measure()
-                wall_s = round(time.perf_counter() - began, 1)
-                row = {"step": step, "train_loss": total / since, "wall_s": wall_s, **numbers}
-                done.rows.append(row)
-                total = 0.0
-                _save(learning.folder, model, optimiser, step, done)
-                bar.set_postfix({k: f"{v:.4g}" for k, v in numbers.items()})
-            if done.diverged_at is not None:
-                break
+    done = Fit(model, loss, learning, measure, before)
+    run_loop(done, learning.folder)
     model.eval()
     return done
-
-
-def _step(
-    model: nn.Module, optimiser: torch.optim.Optimizer, loss: Callable[[int], Tensor],
-    settings: Fitting, step: int,
-) -> float:  # fmt: skip
-    """Take a step unless its loss or gradient is not finite; returns the loss, NaN for such a
-    gradient.
-    """
-    model.train()
-    for group in optimiser.param_groups:
-        group["lr"] = settings.learning_rate * _share(settings, step)
-    optimiser.zero_grad(set_to_none=True)
-    value = loss(step)
-    if not torch.isfinite(value):
-        return math.nan
-    value.backward()
-    parameters = [p for group in optimiser.param_groups for p in group["params"]]
-    most = settings.max_grad_norm
-    norm = nn.utils.clip_grad_norm_(parameters, math.inf if most is None else most)
-    if not torch.isfinite(norm):
-        return math.nan
-    optimiser.step()
-    return value.item()
 
 
 def _share(settings: Fitting, step: int) -> float:
@@ -182,25 +238,8 @@ def _share(settings: Fitting, step: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * (step - 1 - settings.warmup_steps) / rest))
 
 
-def _save(
-    folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, step: int, done: Fit
-) -> None:
-    tensors = {f"{_MODEL}{name}": value for name, value in model.state_dict().items()}
-    tensors |= {f"{_OPTIMISER}{name}": v for name, v in optimiser_tensors(optimiser).items()}
-    facts = {
-        "step": step,
-        "rows": [{k: v if math.isfinite(v) else None for k, v in row.items()} for row in done.rows],
-        "diverged_at": done.diverged_at,
-    }
-    whole = {name: value.detach().contiguous().clone() for name, value in tensors.items()}
-    write_atomically(folder / STATE, sealed(save(whole, {"fit": json.dumps(facts)})))
-    keys = list(dict.fromkeys(key for row in done.rows for key in row))
-    lines = [",".join(keys), *(",".join(f"{row[k]:.6g}" for k in keys) for row in done.rows)]
-    write_atomically(folder / METRICS, ("\n".join(lines) + "\n").encode())
-
-
-def facts_of(folder: Path) -> Saved | None:
-    """The plain data of the state in a folder; None if there is no state."""
+def facts_of(folder: Path) -> FitProgress | None:
+    """How far the training in a folder is; None if there is no state."""
     path = folder / STATE
     return _facts(path)[0] if path.is_file() else None
 
@@ -223,7 +262,7 @@ def load_model(
     _load(path, model, keep)
 
 
-def _facts(path: Path) -> tuple[Saved, list[str]]:
+def _facts(path: Path) -> tuple[FitProgress, list[str]]:
     """The metadata and the tensors' names. UserError where the file is not as it was written."""
     metadata, header = read_header(path)
     check_seal(path)
@@ -231,12 +270,12 @@ def _facts(path: Path) -> tuple[Saved, list[str]]:
         facts = plain_json(metadata.get("fit", ""))
     except ValueError:
         raise UserError(f"{path} is damaged, or another kind of file") from None
-    return check(Saved, facts, path), list(header)
+    return check(FitProgress, facts, path), list(header)
 
 
 def _load(
     path: Path, model: nn.Module, keep: Callable[[str], bool] = lambda name: False
-) -> tuple[Saved, dict[str, Tensor]]:
+) -> tuple[FitProgress, dict[str, Tensor]]:
     """Load a state's tensors into a model; returns the whole state."""
     saved, names = _facts(path)
     tensors, own = read_tensors(path, names), model.state_dict()

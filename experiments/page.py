@@ -7,8 +7,8 @@ import numpy as np
 from markupsafe import Markup
 
 from experiments.config import VariantConfig
-from experiments.results import Cell, Results
-from experiments.task import Measure
+from experiments.results import Results
+from training.compare.measures import Cell, Measure
 from training.reports.figures import Bar, Line, draw_bars, draw_lines
 from training.reports.html import (
     Section,
@@ -69,11 +69,11 @@ def _verdict(results: Results) -> list[str]:
     means = {
         variant.name: mean
         for variant in results.variants
-        if (mean := results.cell(variant.name, measure).mean) is not None
+        if (mean := results.cell(variant.name, measure.name).mean) is not None
     }
 
     def described(name: str) -> str:
-        cell, ends = results.cell(name, measure), ""
+        cell, ends = results.cell(name, measure.name), ""
         if cell.interval is not None and len(set(cell.finite)) > 1:
             low, high = (format(end, measure.form) for end in cell.interval)
             ends = f" (95 % interval {low} to {high})"
@@ -105,7 +105,7 @@ def _first(results: Results) -> str | None:
     """The first measure of every variant, with intervals."""
     measure, bars = results.measures[0], []
     for variant in results.variants:
-        cell = results.cell(variant.name, measure)
+        cell = results.cell(variant.name, measure.name)
         if cell.mean is not None:
             bars.append(Bar(_name(variant), cell.mean, *(cell.interval or (cell.mean, cell.mean))))
     label = f"{measure.label}{_unit(measure)}, mean and 95 % interval over seeds"
@@ -119,17 +119,17 @@ def _results(results: Results) -> Table | None:
     head = [("variant", ""), ("seeds", "")]
     columns: list[list[Any]] = [
         [_name(variant) for variant in variants],
-        [len(results.seeds(variant.name)) for variant in variants],
+        [len(results.models[variant.name]) for variant in variants],
     ]
     for measure in results.measures:
         head.append((measure.label, measure.unit))
-        columns.append([_cell(results.cell(one.name, measure), measure) for one in variants])
+        columns.append([_cell(results.cell(one.name, measure.name), measure) for one in variants])
         known = [variant.published.get(measure.name) for variant in variants]
         if any(value is not None for value in known):
             head.append((measure.label, "published"))
             columns.append([around(v, None, measure.form) if v is not None else "" for v in known])
     head += [(f"minus {baseline}'s", first.label), ("time", "seconds a model")]
-    differences = [results.difference(variant.name, baseline, first) for variant in variants]
+    differences = [results.difference(variant.name, baseline, first.name) for variant in variants]
     columns.append([
         "" if variant.name == baseline else _cell(difference, first)
         for variant, difference in zip(variants, differences, strict=True)

@@ -12,16 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Self
 
-import numpy as np
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from experiments.config import ExperimentConfig, VariantConfig, task
-from experiments.task import Measure
-from training.analysis.intervals import Interval, seeds_interval
 from training.command.files import read_bytes, write_atomically, write_json
-from training.compare.record import compressed, decompressed
+from training.compare.measures import Cell, Measure, ResultsTable
+from training.compare.record import compressed, csv_text, decompressed
 from training.io.config import UserError
 from training.io.state_files import Finite, State, read_json
 
@@ -46,58 +44,27 @@ class Facts:
     """GPUs or processors that models were trained on."""
 
 
-class Cell(NamedTuple):
-    """A measure of a variant, or a difference between two, over seeds."""
-
-    values: tuple[float, ...]
-    """Values by seed; NaN where a model has no number."""
-
-    @property
-    def finite(self) -> np.ndarray:
-        """The finite values."""
-        found = np.array(self.values)
-        return found[np.isfinite(found)]
-
-    @property
-    def without(self) -> str:
-        """The number of values that are not finite in words; empty if there are none."""
-        none = len(self.values) - len(self.finite)
-        return f"NaN in {none} of {len(self.values)}" if none else ""
-
-    @property
-    def mean(self) -> float | None:
-        """Mean of the finite values; None if there are none."""
-        return float(self.finite.mean()) if len(self.finite) else None
-
-    @property
-    def interval(self) -> Interval | None:
-        """95 % interval of the mean, over seeds."""
-        return seeds_interval(self.finite)
-
-    @property
-    def verdict(self) -> str:
-        """The verdict of a difference on a claim; `without` unless all values are finite."""
-        if self.without:
-            return self.without
-        if self.interval is None:
-            return "too few seeds"
-        low, high = self.interval
-        return "holds" if low > 0 else "the other way" if high < 0 else "not told apart"
-
-
 Pair = tuple[str, str, Cell]
 """Two variants that a paper ranks, the better one first, and by how much it is better."""
 
 
 @dataclass(frozen=True)
-class Results:
+class Results(ResultsTable):
     """The results of an experiment's models, or of their record."""
 
     experiment: ExperimentConfig
-    models: Mapping[str, Models]
-    """Trained models by variant."""
-    facts: Facts
-    curves: Curves
+    facts: Facts = field(default_factory=Facts)
+    curves: Curves = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, experiment: ExperimentConfig, models: Mapping[str, Models], *more: Any) -> Self:
+        """Those of the experiment's variants and seeds among some models, in their order."""
+        found = {
+            one.name: {seed: own[seed] for seed in experiment.seeds if seed in own}
+            for one in experiment.arms
+            if (own := models.get(one.name)) is not None
+        }
+        return cls(found, experiment, *more)
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -107,24 +74,7 @@ class Results:
     @property
     def variants(self) -> list[VariantConfig]:
         """Variants with at least one result, in their order."""
-        return [variant for variant in self.experiment.arms if self.seeds(variant.name)]
-
-    def seeds(self, variant: str) -> list[int]:
-        """The experiment's seeds with a result of a variant."""
-        return [seed for seed in self.experiment.seeds if seed in self.models.get(variant, {})]
-
-    def _values(self, variant: str, measure: Measure) -> dict[int, float]:
-        found = {s: self.models[variant][s].get(measure.name) for s in self.seeds(variant)}
-        return {seed: math.nan if value is None else value for seed, value in found.items()}
-
-    def cell(self, variant: str, measure: Measure) -> Cell:
-        """A measure of a variant."""
-        return Cell(tuple(self._values(variant, measure).values()))
-
-    def difference(self, ours: str, theirs: str, measure: Measure, sign: float = 1.0) -> Cell:
-        """The sign times the difference between two variants, over their common seeds."""
-        own, other = self._values(ours, measure), self._values(theirs, measure)
-        return Cell(tuple(sign * (own[seed] - other[seed]) for seed in own if seed in other))
+        return [variant for variant in self.experiment.arms if self.models.get(variant.name)]
 
     def claims(self) -> Iterator[tuple[str, Measure, list[Pair]]]:
         """Each claim of a paper in words, its measure, and the neighbours that it ranks."""
@@ -134,18 +84,17 @@ class Results:
             yield (
                 one.claim,
                 measure,
-                [(a, b, self.difference(a, b, measure, sign)) for a, b in pairwise(one.arms)],
+                [(a, b, self.difference(a, b, one.measure, sign)) for a, b in pairwise(one.arms)],
             )
 
     def table(self) -> str:
         """Every number of every model as CSV: variant (`arm`), seed and the measures."""
         rows: list[Iterable[Any]] = [("arm", "seed", *(measure.name for measure in self.measures))]
-        for variant in self.variants:
-            columns = (self.cell(variant.name, measure).values for measure in self.measures)
-            for seed, *values in zip(self.seeds(variant.name), *columns, strict=True):
-                cells = (f"{v:.10g}" if math.isfinite(v) else "" for v in values)
-                rows.append((variant.name, seed, *cells))
-        return _csv(rows)
+        for name, own in self.models.items():
+            for seed, numbers in own.items():
+                values = (numbers.get(measure.name) for measure in self.measures)
+                rows.append((name, seed, *("" if v is None else f"{v:.10g}" for v in values)))
+        return csv_text(rows)
 
     def write_record(self, record: Path) -> None:
         """Write all files of a record except its page."""
@@ -158,14 +107,14 @@ class Results:
                 for name, points in own.items()
                 for point in points
             ]
-            write_atomically(record / CURVES, compressed(_csv([_COLUMNS, *rows])))
+            write_atomically(record / CURVES, compressed(csv_text([_COLUMNS, *rows])))
 
 
 def read_record(experiment: ExperimentConfig, record: Path) -> Results:
     """The results in a record. Raises UserError if a file is damaged."""
     facts = read_json(Facts, record / FACTS) if (record / FACTS).is_file() else Facts()
     curves = _read_curves(record / CURVES) if (record / CURVES).is_file() else {}
-    return Results(experiment, read_table(record / TABLE), facts, curves)
+    return Results.of(experiment, read_table(record / TABLE), facts, curves)
 
 
 def _read_curves(path: Path) -> Curves:
@@ -180,12 +129,6 @@ def _read_curves(path: Path) -> Curves:
     except (ValueError, csv.Error) as error:
         raise UserError(f"{path} is damaged: {error}") from None
     return found
-
-
-def _csv(rows: Iterable[Iterable[Any]]) -> str:
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
 
 
 def read_table(path: Path) -> dict[str, Models]:
@@ -248,7 +191,7 @@ def print_claims(experiment: ExperimentConfig, path: Path, known: Sequence[str])
         print("no paper ranks these variants")
         return
     verdicts: Counter[str] = Counter()
-    for claim, measure, pairs in Results(experiment, models, Facts(), {}).claims():
+    for claim, measure, pairs in Results.of(experiment, models).claims():
         print(claim)
         for better, worse, difference in pairs:
             verdicts[difference.verdict] += 1

@@ -7,23 +7,11 @@ from typing import Any
 
 from pydantic import ConfigDict
 
+from training.compare.measures import Measure
+
+__all__ = ["STRICT", "Learning", "Measure", "Task"]
 STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 """pydantic configuration of settings."""
-
-
-@dataclass(frozen=True)
-class Measure:
-    """A number by which variants are compared."""
-
-    name: str
-    """Its key in results."""
-    label: str
-    """Its name on a page."""
-    unit: str = ""
-    """Unit, printed below the name."""
-    form: str = ".3f"
-    """How it is printed."""
-    higher_is_better: bool = False
 
 
 @dataclass(frozen=True)

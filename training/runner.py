@@ -1,15 +1,17 @@
-"""The loop that every trainer runs: learn, collect episodes, write a row, write a checkpoint.
+"""The loop of all training: learn, collect episodes, write a row, write a checkpoint.
 
-An algorithm is a configuration (`training.algorithms.trainer.JobConfig`) and a subclass of
-`Algorithm` with three methods: `tasks` (the episodes to collect), `update` (learn from their
-outcomes and return the row of metrics.csv) and `state` (what a checkpoint holds beside the policy).
-`train` runs it in a run directory, from the beginning or from the newest checkpoint.
+`run_loop` runs any `BaseAlgorithm`. One that trains a policy in an environment is a configuration
+(`training.algorithms.trainer.JobConfig`) and a subclass of `Algorithm` with three methods: `tasks`
+(the episodes to collect), `update` (learn from their outcomes and return the row of metrics.csv)
+and `state` (what a checkpoint holds beside the policy). `train` runs it in a run directory, from
+the beginning or from the newest checkpoint. A model of an experiment has no environment:
+`experiments.fitting.Fit`.
 """
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -25,6 +27,7 @@ import policies
 from policies.common.observation import parts_of
 from training.algorithms.devices import current_group
 from training.algorithms.feature_maps import announce, begin_from
+from training.algorithms.optimiser_state import optimiser_tensors, set_optimiser
 from training.algorithms.registry import trainer_of
 from training.algorithms.resuming import iterations_done, resume_newest, set_aside_later
 from training.algorithms.trainer import JobConfig
@@ -58,14 +61,67 @@ class Progress:
     """Whether the policy's feature maps are fitted to its own queries and keys."""
 
 
-@dataclass(frozen=True, config=State)
+@dataclass(frozen=True, kw_only=True, config=State)
 class Saved:
-    """The plain data of a checkpoint; an algorithm that saves more has a subclass."""
+    """The plain data of a checkpoint beside its progress; an algorithm that saves more has a
+    subclass."""
 
-    progress: Progress
+    optimiser_tensors: Count | None = None
+    """How many there are; null in checkpoints from before they were counted."""
 
 
-class Algorithm(Generic[C]):
+class BaseAlgorithm:
+    """A training that `run_loop` can run; nothing here requires an environment."""
+
+    progress: Any
+    """How far it is: a `Progress`."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether no iteration is left."""
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        """Describe the training in a few words, for the first line of output; empty: no line."""
+        return ""
+
+    def setup(self, run: Path) -> None:
+        """Called once, in every process of a group, when training in `run` starts."""
+
+    def begin(self, run: Path) -> None:
+        """Called after `setup` in the process that writes."""
+
+    def learn(self) -> None:
+        """Learn before this iteration's episodes are collected, in every process of a group."""
+
+    def tasks(self, outcomes: Sequence[Any]) -> Sequence[Any]:
+        """The next episodes to collect in this iteration, after these outcomes; none when they are
+        enough."""
+        return ()
+
+    def collect(self, tasks: Sequence[Any]) -> list[Any]:
+        """The outcomes of tasks."""
+        raise NotImplementedError
+
+    def update(self, outcomes: list[Any]) -> dict[str, float]:
+        """Learn from an iteration's outcomes; returns the row without `iteration` and `wall_s`."""
+        raise NotImplementedError
+
+    def summary(self, row: dict[str, float], seconds: float) -> str:
+        """Return the progress bar's text for a row that took `seconds`."""
+        return ""
+
+    def open_log(self, run: Path, iteration: int) -> Any:
+        """The log of the iterations after `iteration`, to be closed: a `RunLog`, or an object with
+        its `last`, `row` and `close`."""
+        raise NotImplementedError
+
+    def save(self, run: Path) -> None:
+        """Write the state that training resumes from."""
+        raise NotImplementedError
+
+
+class Algorithm(BaseAlgorithm, Generic[C]):
     """A training run: its configuration, environment (open), policy and progress.
 
     The policy is a new one, that of `init_from`, or that of the checkpoint `start`.
@@ -78,7 +134,11 @@ class Algorithm(Generic[C]):
     Progress: ClassVar[type[Any]] = Progress
     """Class of `progress`."""
     Saved: ClassVar[type[Any]] = Saved
-    """Type of the plain data of `state`, with `progress`: a frozen pydantic dataclass."""
+    """Type of the plain data of `state`: a frozen pydantic dataclass."""
+    saved_optimiser: torch.optim.Optimizer | None = None
+    """Set by `prepare`: the optimiser whose state checkpoints hold beside what `state` returns."""
+    optimiser_prefix: ClassVar[str] = ""
+    """Prefix of the names of its tensors."""
     opens_pool: ClassVar[bool] = True
     """Whether workers start before the first iteration; otherwise with the first tasks."""
 
@@ -98,9 +158,7 @@ class Algorithm(Generic[C]):
                 _note_tables(self.env, getattr(config.policy, "layout", {}))
             self.prepare()
             if start is not None:
-                saved = self._saved(start)
-                self.progress = saved.progress
-                self.restore(start, saved)
+                self._resume(start)
         except BaseException:
             self.close()
             raise
@@ -116,8 +174,8 @@ class Algorithm(Generic[C]):
         """Build what training needs beside the policy; UserError if it cannot be trained."""
 
     def restore(self, start: Checkpoint, saved: Any) -> None:
-        """Set everything but the policy and `progress` to what `state` saved; UserError if the
-        checkpoint is another algorithm's."""
+        """Set everything but policy, progress and optimiser to what `state` saved; UserError if
+        the checkpoint is another algorithm's."""
 
     def make_worker(self) -> Callable[[gymnasium.Env | None], Worker[Any, Any]]:
         """Function that builds a worker from an open environment, or opens one itself when it is
@@ -125,36 +183,32 @@ class Algorithm(Generic[C]):
         raise NotImplementedError
 
     def describe(self) -> str:
-        """Describe the training in a few words, for the first line of output."""
         return f"{sum(p.numel() for p in self.policy.parameters())} parameters"
-
-    def setup(self, run: Path) -> None:
-        """Called once, in every process of a group, when training in `run` starts."""
 
     def first(self) -> None:
         """Collect what a new run needs before its first checkpoint."""
 
-    def learn(self) -> None:
-        """Learn before this iteration's episodes are collected, in every process of a group."""
-
-    def tasks(self, outcomes: Sequence[Any]) -> Sequence[Any]:
-        """The next episodes to collect in this iteration, after these outcomes; none when they are
-        enough."""
-        return ()
-
-    def update(self, outcomes: list[Any]) -> dict[str, float]:
-        """Learn from an iteration's outcomes; returns the row without `iteration` and `wall_s`."""
-        raise NotImplementedError
-
-    def summary(self, row: dict[str, float], seconds: float) -> str:
-        """Return the progress bar's text for a row that took `seconds`."""
-        return ""
-
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and plain data that a checkpoint holds beside the policy and `progress`."""
+        """Tensors and plain data that a checkpoint holds beside policy, progress and optimiser."""
         return {}, {}
 
     # --- what the runner does with it ---
+
+    @property
+    def finished(self) -> bool:
+        return self.progress.iteration >= self.config.iterations
+
+    def begin(self, run: Path) -> None:
+        """Say when feature maps are fitted, write a new run's first checkpoint, start workers."""
+        config: Any = self.config
+        if hasattr(config, "fit_after"):
+            updates = config.iterations * getattr(config, "updates", 1)
+            announce(self.policy, config.fit_after, self.progress.fitted, updates)
+        if self.start is None:
+            self.first()
+            self.save(run)
+        if self.opens_pool:
+            self.collect([])
 
     def _load(self) -> None:
         init_from = getattr(self.config, "init_from", None)
@@ -167,11 +221,17 @@ class Algorithm(Generic[C]):
             if renewed and current_group().is_first:
                 print(renewed, flush=True)
 
-    def _saved(self, start: Checkpoint) -> Any:
+    def _resume(self, start: Checkpoint) -> None:
+        state, path = start.state, start.path
         try:
-            return check(self.Saved, start.state, start.path)
+            saved = check(self.Saved, state, path)
+            self.progress = check(self.Progress, state.get("progress"), path, "progress.")
         except UserError as error:
             raise UserError(f"{error}; it may be another trainer's") from None
+        self.restore(start, saved)
+        if self.saved_optimiser is not None:
+            count = saved.optimiser_tensors
+            set_optimiser(self.saved_optimiser, start, count, self.optimiser_prefix)
 
     def seeds(self, group: int, count: int) -> list[int]:
         """Episode seeds of this iteration, by which group of episodes they are for."""
@@ -185,6 +245,10 @@ class Algorithm(Generic[C]):
         """Write the iteration's checkpoint; drop old ones."""
         tensors, state = self.state()
         state = {"progress": dataclasses.asdict(self.progress), **state}
+        if self.saved_optimiser is not None:
+            found, prefix = optimiser_tensors(self.saved_optimiser), self.optimiser_prefix
+            tensors = tensors | {prefix + name: tensor for name, tensor in found.items()}
+            state["optimiser_tensors"] = len(found)
         plain = configuration.dump(self.config)
         self._check_finite()
         checkpoint.save_in_run(run, self.progress.iteration, self.policy, tensors, plain, state)
@@ -255,14 +319,6 @@ class Algorithm(Generic[C]):
         finally:
             torch.set_num_threads(threads)
 
-    @contextmanager
-    def opened(
-        self, make: Callable[[gymnasium.Env | None], Worker[K, R]], run: Path, iteration: int
-    ) -> Iterator[tuple[Pool[K, R], run_log.RunLog]]:
-        """Pool and log together, for a trainer with a loop of its own."""
-        with closing(self.open_pool(make)) as pool, closing(self.open_log(run, iteration)) as log:
-            yield pool, log
-
     def _close_env(self) -> None:
         if not self._env_passed_on:
             self._env_passed_on = True
@@ -275,34 +331,25 @@ class Algorithm(Generic[C]):
         self._close_env()
 
 
-def run_loop(algorithm: Algorithm[Any], run: Path) -> None:
-    """Run all iterations that are left, in a run directory that exists."""
-    config, progress, group = algorithm.config, algorithm.progress, current_group()
-    threads = getattr(config, "threads", 1)
-    if group.is_first:
-        print(f"{algorithm.describe()}, in {run}", flush=True)
-    if progress.iteration >= config.iterations:
+def run_loop(algorithm: BaseAlgorithm, run: Path) -> None:
+    """Run all iterations that are left, in a directory that exists."""
+    progress, group = algorithm.progress, current_group()
+    if group.is_first and (what := algorithm.describe()):
+        print(f"{what}, in {run}", flush=True)
+    if algorithm.finished:
         return
-    torch.set_num_threads(threads)
     algorithm.setup(run)
     if not group.is_first:
-        while progress.iteration < config.iterations:
+        while not algorithm.finished:
             progress.iteration += 1
             algorithm.learn()
             group.share(None)  # wait until the first process has evaluated and saved
         return
-    if hasattr(config, "fit_after"):
-        updates = config.iterations * getattr(config, "updates", 1)
-        announce(algorithm.policy, config.fit_after, progress.fitted, updates)
     began = time.perf_counter()
-    if algorithm.start is None:
-        algorithm.first()
-        algorithm.save(run)
-    if algorithm.opens_pool:
-        algorithm.collect([])
+    algorithm.begin(run)
     with closing(algorithm.open_log(run, progress.iteration)) as log:
         earlier_s = float(log.last.get("wall_s", 0.0))
-        while progress.iteration < config.iterations:
+        while not algorithm.finished:
             lap = time.perf_counter()
             progress.iteration += 1
             algorithm.learn()

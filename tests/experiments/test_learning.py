@@ -6,6 +6,8 @@ On PyTorch's device `meta`, which refuses tensors of the CPU, models are tested 
 import dataclasses
 import json
 import math
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -38,7 +40,7 @@ def model_of(width=4):
         return nn.Sequential(nn.Linear(3, width), nn.Dropout(0.2), nn.Linear(width, 1))
 
 
-def fitted(folder, settings=SETTINGS, model=None, loss=None, **more):
+def fitted(folder, settings=SETTINGS, model=None, loss=None, measure=None, **more):
     folder.mkdir(exist_ok=True)
     model = model or model_of()
     x = torch.linspace(-1, 1, 60).reshape(20, 3)
@@ -47,11 +49,11 @@ def fitted(folder, settings=SETTINGS, model=None, loss=None, **more):
         rows = x[batch_of(step, 20, 8, 0)]
         return (model(rows) - rows.sum(1, keepdim=True)).square().mean()
 
-    def measure():
+    def error():
         return {"error": float((model(x) - x.sum(1, keepdim=True)).square().mean())}
 
     learning = Learning(SimpleNamespace(fitting=settings), 0, folder)
-    return model, fit(model, loss or squares, learning, measure, **more)
+    return model, fit(model, loss or squares, learning, measure or error, **more)
 
 
 def test_a_known_function_is_learned_and_every_measurement_is_a_row(tmp_path):
@@ -93,7 +95,7 @@ def test_a_loss_of_nan_ends_it_before_that_step_and_a_rerun_does_not_go_on(tmp_p
 
     for _ in range(2):
         _, done = fitted(tmp_path / "a", model=model, loss=broken)
-        assert done.diverged_at == 13
+        assert done.progress.diverged_at == 13
         assert [row["step"] for row in done.rows] == [10, 13]
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
@@ -150,6 +152,36 @@ def test_a_state_of_before_has_no_checksum_and_loads(tmp_path):
     assert all(torch.equal(v, again.state_dict()[k]) for k, v in model.state_dict().items())
     with pytest.raises(UserError, match="is of step 40, where training has 20 steps"):
         fitted(tmp_path / "a", dataclasses.replace(SETTINGS, steps=20))
+
+
+def test_a_state_of_an_earlier_version_is_resumed(tmp_path):
+    """After step 20 of the same fit, written before the loop of the trainers ran it."""
+    (tmp_path / "b").mkdir()
+    before = Path(__file__).with_name("state_of_before.safetensors")
+    shutil.copy(before, tmp_path / "b" / "state.safetensors")
+    with safe_open(before, "pt") as file:
+        early = json.loads(file.metadata()["fit"])["rows"]
+    whole, done = fitted(tmp_path / "a")
+    other, again = fitted(tmp_path / "b")
+    for name, value in whole.state_dict().items():  # other processors round otherwise
+        torch.testing.assert_close(value, other.state_dict()[name], rtol=1e-4, atol=1e-5)
+    assert again.rows[:2] == early
+    assert [row["error"] for row in again.rows] == pytest.approx(
+        [row["error"] for row in done.rows], rel=1e-3
+    )
+
+
+def test_a_row_without_a_number_is_null_in_the_state_and_nan_when_it_is_resumed(tmp_path):
+    few = dataclasses.replace(SETTINGS, steps=20)
+    broken = {"measure": lambda: {"error": math.nan}}
+    fitted(tmp_path / "a", few, **broken)
+    text = (tmp_path / "a" / "state.safetensors").read_bytes()
+    assert b"NaN" not in text
+    assert b"null" in text
+    _, done = fitted(tmp_path / "a", **broken)
+    assert [row["step"] for row in done.rows] == [10, 20, 30, 40]
+    assert all(math.isnan(row["error"]) for row in done.rows)
+    assert (tmp_path / "a" / "metrics.csv").read_text().count(",nan\n") == 4
 
 
 def test_batches_follow_from_the_step_and_an_epoch_has_every_example_once():

@@ -11,7 +11,7 @@ from training.algorithms.trainer import JobConfig, Trainer
 from training.compare import page
 from training.reports import figures as drawing
 
-BARE = Trainer(name="tests.training.study_jobs:BARE", config=JobConfig, learner="none")
+BARE = Trainer(name="tests.training.study_jobs:BARE", config=JobConfig, algorithm="none")
 """A trainer that cannot begin from another run."""
 DRAWN = ("draw_bars", "draw_lines", "draw_points")
 """Functions that draw the figures of a page."""

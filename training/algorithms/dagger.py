@@ -33,14 +33,12 @@ from training.algorithms.labelled_rollouts import (
     Task,
     layout_of,
 )  # fmt: skip
-from training.algorithms.optimiser_state import optimiser_tensors, set_optimiser
 from training.collect.outcomes import mean_columns, mean_success, mean_values
 from training.command.errors import NotFiniteError, command_line
 from training.io import checkpoint
-from training.io.checkpoint import Checkpoint
 from training.io.config import UserError
-from training.io.state_files import Count, State
-from training.runner import Algorithm, Progress, Saved
+from training.io.state_files import Count
+from training.runner import Algorithm, Progress
 
 DATA = "data"
 _ROLLOUTS, _BATCHES = 0, 1
@@ -58,15 +56,6 @@ class BCProgress(Progress):
     """Checksums of the demonstrations of each iteration; empty in runs of earlier versions."""
 
 
-@dataclass(frozen=True, config=State)
-class BCSaved(Saved):
-    """The plain data of a checkpoint."""
-
-    progress: BCProgress
-    optimiser_tensors: Count | None = None
-    """How many there are; null in checkpoints from before they were counted."""
-
-
 def data_path(run: Path, iteration: int) -> Path:
     """File of the demonstrations that were collected at the end of an iteration."""
     return run / DATA / f"{iteration:06d}.safetensors"
@@ -75,7 +64,7 @@ def data_path(run: Path, iteration: int) -> Path:
 class DAgger(Algorithm[BCConfig]):
     """Trains the policy on all demonstrations so far, then collects more with it."""
 
-    Progress, Saved = BCProgress, BCSaved
+    Progress = BCProgress
     progress: BCProgress
 
     @classmethod
@@ -98,12 +87,9 @@ class DAgger(Algorithm[BCConfig]):
                 "generator), which training.bc needs; training.es does without"
             )
         self._layout = layout_of(self.env, self.policy.remembers)
-        self.optimiser = torch.optim.AdamW(
+        self.optimiser = self.saved_optimiser = torch.optim.AdamW(
             self.policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
         )
-
-    def restore(self, start: Checkpoint, saved: BCSaved) -> None:
-        set_optimiser(self.optimiser, start, saved.optimiser_tensors)
 
     def describe(self) -> str:
         kind = getattr(self.config.policy, "controller", None)
@@ -198,10 +184,6 @@ class DAgger(Algorithm[BCConfig]):
 
     def summary(self, row: dict[str, float], seconds: float) -> str:
         return f"loss {row['loss']:.3g}, success {row['success']:.2f}"
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        tensors = optimiser_tensors(self.optimiser)
-        return tensors, {"optimiser_tensors": len(tensors)}
 
 
 # --- one round of gradient steps ---

@@ -59,7 +59,6 @@ class ESProgress(Progress):
 class ESSaved(Saved):
     """The plain data of a checkpoint."""
 
-    progress: ESProgress
     search: dict[str, Finite]
 
 
@@ -101,9 +100,9 @@ class EvolutionStrategies(Algorithm[ESConfig]):
                 f"{', '.join(saved.search) or 'none'}, where {', '.join(numbers) or 'none'} are "
                 "needed"
             )
-        if saved.progress.level >= max(1, len(self.config.curriculum)):
+        if self.progress.level >= max(1, len(self.config.curriculum)):
             raise UserError(
-                f"{start.path} is at level {saved.progress.level}, which the curriculum does not "
+                f"{start.path} is at level {self.progress.level}, which the curriculum does not "
                 "have"
             )
         self.searcher.load_state(start.search, saved.search)

@@ -29,7 +29,6 @@ from training.algorithms.devices import current_group
 from training.algorithms.exploration import Explorer, Rollout, Task
 from training.algorithms.feature_maps import OBSERVATIONS, is_due, sound
 from training.algorithms.implicit_bc_config import ImplicitBCConfig, load_config
-from training.algorithms.optimiser_state import optimiser_tensors, set_optimiser
 from training.collect import environments
 from training.collect.outcomes import mean_of, mean_success, outcomes_of
 from training.collect.seeds import VALIDATION_SEEDS_FROM
@@ -100,8 +99,6 @@ class ImplicitSaved(Saved):
     """The plain data of a checkpoint."""
 
     basis: Basis
-    optimiser_tensors: Count | None = None
-    """How many there are; null in checkpoints from before they were counted."""
 
 
 class ImplicitCloning(Algorithm[ImplicitBCConfig]):
@@ -153,14 +150,12 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
             self.policy.set_statistics(self.frames.pose, self.frames.actions)
         self.device = self._group.device(config.device)
         self.policy.to(self.device)
-        self.optimiser = torch.optim.AdamW(
+        self.optimiser = self.saved_optimiser = torch.optim.AdamW(
             self.policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
         )
 
     def restore(self, start: Checkpoint, saved: ImplicitSaved) -> None:
-        """Set the optimiser; raises UserError for other demonstrations or another number of
-        processes.
-        """
+        """Raises UserError for other demonstrations or another number of processes."""
         was, now = saved.basis, self.basis
         if was.demonstrations != now.demonstrations:
             raise UserError(
@@ -172,7 +167,6 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
                 f"{start.path} was trained by {was.processes} processes, and a resumed run needs "
                 f"as many, got {now.processes}"
             )
-        set_optimiser(self.optimiser, start, saved.optimiser_tensors)
 
     def describe(self) -> str:
         return f"{super().describe()}, {self.config.policy.head} head"
@@ -346,10 +340,8 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
         return f"loss {row['loss']:.3g}, held out {row['val_loss']:.3g}"
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The optimiser's state and the inputs that must not change."""
-        tensors = optimiser_tensors(self.optimiser)
-        plain = {"basis": dataclasses.asdict(self.basis), "optimiser_tensors": len(tensors)}
-        return tensors, plain
+        """The inputs that must not change."""
+        return {}, {"basis": dataclasses.asdict(self.basis)}
 
     def close(self) -> None:
         """Stop the reader threads as well."""

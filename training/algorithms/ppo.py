@@ -29,14 +29,13 @@ from policies.common.observation import parts_of
 from policies.common.recurrent_state import RecurrentState
 from training.algorithms.exploration import Explorer, Rollout, Task, log_probability
 from training.algorithms.feature_maps import OBSERVATIONS, evenly, is_due, sound
-from training.algorithms.optimiser_state import optimiser_tensors, set_optimiser
 from training.algorithms.ppo_config import PPOConfig, critic_settings
 from training.collect.outcomes import episode_columns, episode_values
 from training.command.errors import NotFiniteError
 from training.io import checkpoint
 from training.io.checkpoint import Checkpoint
 from training.io.config import UserError
-from training.io.state_files import Count, Finite, State
+from training.io.state_files import Count, Finite
 from training.runner import Algorithm, Progress, Saved
 
 with needs("training.ppo", "rl"):
@@ -89,18 +88,10 @@ class PPOProgress(Progress):
         return math.sqrt(self.returns[2] / self.returns[0]) or 1.0
 
 
-@dataclass(frozen=True, config=State)
-class PPOSaved(Saved):
-    """The plain data of a checkpoint."""
-
-    progress: PPOProgress
-    optimiser_tensors: Count
-
-
 class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
     """Actor, critic, and Stable-Baselines3's PPO around them."""
 
-    Progress, Saved = PPOProgress, PPOSaved
+    Progress, optimiser_prefix = PPOProgress, _OPTIMISER
     progress: PPOProgress
 
     @classmethod
@@ -123,24 +114,19 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
             )  # fmt: skip
         self.networks = actor, self.critic
         self.model = _make_model(config, env.observation_space, actor, self.critic)
+        self.saved_optimiser = self.model.policy.optimizer
 
-    def restore(self, start: Checkpoint, saved: PPOSaved) -> None:
-        """Load critic, exploration and optimiser; raises UserError for another run's state."""
+    def restore(self, start: Checkpoint, saved: Saved) -> None:
+        """Load critic and exploration; raises UserError for another run's state."""
         found = {k: v for k, v in start.search.items() if not k.startswith(_OPTIMISER)}
-        checkpoint.check_tensors(start.path, "critic", found, self._tensors())
+        checkpoint.check_tensors(start.path, "critic", found, self.state()[0])
         self.log_std.copy_(found.pop(_LOG_STD))
         self.critic.load_state_dict({k.removeprefix(_CRITIC): v for k, v in found.items()})
-        set_optimiser(self.model.policy.optimizer, start, saved.optimiser_tensors, _OPTIMISER)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The state of critic, exploration and optimiser."""
-        optimiser = optimiser_tensors(self.model.policy.optimizer)
-        tensors = {_OPTIMISER + name: tensor for name, tensor in optimiser.items()}
-        return self._tensors() | tensors, {"optimiser_tensors": len(optimiser)}
-
-    def _tensors(self) -> dict[str, Tensor]:
+        """The state of critic and exploration."""
         critic = {_CRITIC + name: tensor for name, tensor in self.critic.state_dict().items()}
-        return {_LOG_STD: self.log_std, **critic}
+        return {_LOG_STD: self.log_std, **critic}, {}
 
     @property
     def log_std(self) -> Tensor:

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import field, fields
 from functools import partial
-from importlib import import_module, resources
+from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -78,12 +78,9 @@ class Trainer:
     """The value of `trainer` in a YAML file; "module:NAME" for a custom trainer."""
     config: type[JobConfig]
     """Class of its configurations, whose `trainer` is its name by default."""
-    algorithm: str | Callable[[], type[Any]] = ""
+    algorithm: str | Callable[[], type[Any]]
     """Its subclass of `training.runner.Algorithm`, as "module:Class" or by a function that imports
     it, so that --help does not wait for PyTorch."""
-    learner: str = ""
-    """Instead of `algorithm`: a module with a training loop of its own, as `columns(env_id)`,
-    `prepare(config, start)`, which returns a `training.runner.Algorithm`, and `train(job, run)`."""
     summary: str = ""
     """Description in --help."""
     preset: str = ""
@@ -125,37 +122,34 @@ class Trainer:
         return config
 
     @property
-    def _source(self) -> Any:
-        """The algorithm's class, or the learner's module; imported."""
-        if self.learner:
-            return import_module(self.learner)
+    def _class(self) -> Any:
+        """The algorithm's class, imported."""
         return (
             import_object(self.algorithm) if isinstance(self.algorithm, str) else self.algorithm()
         )
 
     def columns(self, env_id: str) -> tuple[str, ...]:
         """Columns of metrics.csv."""
-        return tuple(self._source.columns(env_id))
+        return tuple(self._class.columns(env_id))
 
     def prepare(self, config: Any, start: Any = None) -> Any:
         """The algorithm at the beginning of a run, or at the checkpoint `start`; raises UserError
         if it cannot train so.
         """
-        make = self._source.prepare if self.learner else self._source
-        return make(config, start)
+        return self._class(config, start)
 
     def train(self, job: Any, run: Path) -> None:
         """Train the algorithm returned by `prepare` in a run directory."""
-        if self.learner:
-            self._source.train(job, run)
-            return
+        import torch
+
         from training.runner import run_loop
 
+        torch.set_num_threads(getattr(job.config, "threads", 1))
         run_loop(job, run)
 
     def identity(self, config: Any) -> str:
         """A fingerprint of the demonstrations that a run would clone."""
-        return str(self._source.identity(config))
+        return str(self._class.identity(config))
 
 
 SHORTHANDS = {

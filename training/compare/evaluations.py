@@ -20,7 +20,7 @@ from training.collect import environments
 from training.collect.episode import Episode
 from training.command.files import append, read_bytes, write_atomically, write_json
 from training.compare.config import CurveConfig, StudyConfig, place_name, slug
-from training.compare.jobs import DONE, MISSING, Job, Status
+from training.compare.jobs import DONE, MISSING, Job, Status, stale
 from training.compare.runs import iterations_made
 from training.io import checkpoint
 from training.io import config as configuration
@@ -157,11 +157,7 @@ class EvaluationJob(Job):
             now = {**before, "env_settings": settings, "seeds": seeds, "repair": self._repair}
             now["checkpoint_sha256"] = there[-1] if there else before["checkpoint_sha256"]
             for change in differences(fingerprint(before), fingerprint(now)):
-                reason = (
-                    f"{path} was measured with {change.describe('the study now has')}; "
-                    "give another --out, or move that file away"
-                )
-                return Status("stale", reason, change)
+                return stale(f"{path} was measured", change, "study", "that file")
         return DONE if done else MISSING
 
     def execute(self) -> None:

@@ -16,7 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 
@@ -47,6 +47,14 @@ class Status(NamedTuple):
 
 
 DONE, MISSING = Status("done"), Status("missing")
+
+
+def stale(made: str, change: Difference, noun: str, what: str) -> Status:
+    """The status of a result that was `made` of other inputs than the study or experiment (`noun`)
+    has now; `what` is to be moved away."""
+    now = change.describe(f"the {noun} now has")
+    reason = f"{made} with {now}; give another --out, or move {what} away"
+    return Status("stale", reason, change)
 
 
 class Job(ABC):
@@ -277,6 +285,14 @@ def check_owner(out: Path, config: str, title: str, noun: str, option: str = "--
     return False
 
 
+def write_changed(path: Path, data: bytes) -> bool:
+    """Write a file unless it holds these bytes, and whether it was written."""
+    if path.is_file() and path.read_bytes() == data:
+        return False
+    write_atomically(path, data)
+    return True
+
+
 class Comparison(ABC):
     """The base of studies and experiments, each of which writes a matrix of jobs."""
 
@@ -284,13 +300,10 @@ class Comparison(ABC):
     """Its name in messages."""
     config_file: ClassVar[str]
     """Name of the file that holds its configuration."""
+    settings: Any
+    """Its configuration."""
     out: Path
     """Its directory."""
-
-    @property
-    @abstractmethod
-    def parallel(self) -> int:
-        """Jobs that run at the same time."""
 
     @abstractmethod
     def jobs(self) -> Sequence[Job]:
@@ -362,18 +375,18 @@ class Comparison(ABC):
         if page_alone or not now:
             self._make_directory()
             if not (self.out / self.config_file).is_file() or not missing:
-                self._write_config()
+                write_changed(self.out / self.config_file, self.config_text().encode())
             written = self.write_page([job.label for job in missing])
             print(f"{'wrote' if written else 'nothing to do; see'} {page}")
             return 0
         self.check(now)
         self._make_directory()
         with lock(self.out):
-            self._write_config()
+            write_changed(self.out / self.config_file, self.config_text().encode())
             self.prepare(now)
             failures = run_jobs(
                 selected, now, lambda left, why: self.write_page([*left, *later], why),
-                self.parallel,
+                self.settings.parallel,
             )  # fmt: skip
         command = self.command(only=only if failures else ())
         if failures:
@@ -390,8 +403,3 @@ class Comparison(ABC):
             self.out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"--out {self.out} cannot be written: {error.strerror}") from None
-
-    def _write_config(self) -> None:
-        path, text = self.out / self.config_file, self.config_text().encode()
-        if not path.is_file() or path.read_bytes() != text:
-            write_atomically(path, text)

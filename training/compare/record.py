@@ -140,11 +140,18 @@ def _table(rows: list[tuple[Row, Row]]) -> str:
     of what it is of begins with "study_"."""
     first = dict.fromkeys(key for where, _ in rows for key in where)
     others = dict.fromkeys(key for _, own in rows for key in own)
+    head = [*(f"study_{key}" if key in others else key for key in first), *others]
+    cells = (
+        [*(where.get(key, "") for key in first), *(own.get(key, "") for key in others)]
+        for where, own in rows
+    )
+    return csv_text([head, *cells])
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Rows as CSV."""
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*(f"study_{key}" if key in others else key for key in first), *others])
-    for where, own in rows:
-        writer.writerow([*(where.get(key, "") for key in first), *(own.get(k, "") for k in others)])
+    csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 

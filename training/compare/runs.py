@@ -18,7 +18,7 @@ from training.algorithms.trainer import JobConfig, missing_keys
 from training.command.errors import NotFiniteError
 from training.command.files import refusal, write_json
 from training.compare.config import CurveConfig, StudyConfig, VariantConfig, slug, stage_file
-from training.compare.jobs import DONE, MISSING, Job, Status
+from training.compare.jobs import DONE, MISSING, Job, Status, stale
 from training.io import checkpoint, run_log
 from training.io import config as configuration
 from training.io.config import UserError
@@ -116,11 +116,8 @@ class TrainingJob(Job):
             free -= _OF_THE_STUDY
             free |= missing_keys(type(self.job), configuration.read_yaml(saved)).keys()
             for change in differences(there, configuration.dump(self.job), free):
-                reason = (
-                    f"{self.directory} was trained with {change.describe('the study now has')}; "
-                    "give another --out, or move that run and what followed from it away"
-                )
-                return Status("stale", reason, change)
+                remove = "that run and what followed from it"
+                return stale(f"{self.directory} was trained", change, "study", remove)
             self._check_checkpoint(saved)
         return DONE if self.finished else MISSING
 

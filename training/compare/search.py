@@ -9,8 +9,6 @@ The choice of a trial follows from the seed, its number and the trials before, s
 interrupted gives the same results as one that was not.
 """
 
-import csv
-import io
 import math
 import re
 import warnings
@@ -26,6 +24,7 @@ from training.algorithms.registry import load_any_config, trainer_of
 from training.command.errors import NotFiniteError
 from training.command.files import CONFIG, METRICS, write_atomically
 from training.compare.jobs import DONE, MISSING, Job, Status
+from training.compare.record import csv_text
 from training.io import config as configuration
 from training.io.config import UserError
 from training.io.fingerprint import differences, fingerprint
@@ -314,13 +313,11 @@ class Search:
         return sorted(found, key=lambda t: (math.isnan(t.value), sign * t.value, t.number))
 
     def _write_table(self, trials: Sequence[Trial]) -> None:
-        text = io.StringIO()
-        rows = csv.writer(text, lineterminator="\n")
-        rows.writerow(["trial", self.metric, *self.space, "reason"])
+        rows: list[list[Any]] = [["trial", self.metric, *self.space, "reason"]]
         for trial in trials:
             value = "" if math.isnan(trial.value) else repr(trial.value)
-            rows.writerow([f"{trial.number:04d}", value, *trial.settings.values(), trial.reason])
-        write_atomically(self.out / TABLE, text.getvalue().encode())
+            rows.append([f"{trial.number:04d}", value, *trial.settings.values(), trial.reason])
+        write_atomically(self.out / TABLE, csv_text(rows).encode())
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from training.command.errors import command_line
 from training.command.files import read_bytes, write_atomically
 from training.compare.config import CurveConfig, StudyConfig
 from training.compare.evaluations import EvaluationJob, episodes_in, unfinished
-from training.compare.jobs import PAGE, Comparison, Job, check_owner
+from training.compare.jobs import PAGE, Comparison, Job, check_owner, write_changed
 from training.compare.model_files import CostJob, GazeJob, PolicyJob, VideoJob, has_gaze
 from training.compare.page import pareto_picture, render
 from training.compare.record import Columns, check_record, pack, unpack
@@ -43,10 +43,6 @@ class Study(Comparison):
     overrides: Sequence[str] = ()
     """Words of `--set`, for the command on the page."""
     noun, config_file = "study", STUDY
-
-    @property
-    def parallel(self) -> int:
-        return self.settings.parallel
 
     @cached_property
     def runs(self) -> list[list[TrainingJob]]:
@@ -107,9 +103,7 @@ class Study(Comparison):
         drawn = None if same and picture.is_file() else pareto_picture(results)
         if drawn is not None:
             write_atomically(picture, drawn)
-        if not same:
-            write_atomically(path, text)
-        return not same or drawn is not None
+        return write_changed(path, text) or drawn is not None
 
     def command(self, out: Path | None = None, only: Sequence[str] = ()) -> str:
         words = ["--config", str(self.path), *(["--out", str(out)] if out else [])]

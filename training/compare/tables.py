@@ -10,9 +10,10 @@ from markupsafe import Markup
 
 from envs import Outcome
 from training.analysis.gaze import Gaze, depth_edges
-from training.analysis.intervals import mean_interval, seeds_interval
+from training.analysis.intervals import mean_interval
 from training.compare.claims import at_ceiling
 from training.compare.config import CurveConfig, PointConfig
+from training.compare.measures import Cell, ResultsTable
 from training.compare.model_files import GazeJob, PolicyJob, VideoJob
 from training.compare.results import Results, Row, Scores
 from training.compare.runs import TrainingJob
@@ -89,12 +90,10 @@ def _with_sd(mean: float, sd: float | None) -> str:
     return f"{mean:.3f}" + small
 
 
-def _spread(values: Sequence[float]) -> str:
+def _spread(values: Iterable[float]) -> str:
     """Mean and standard deviation of some values."""
-    if not values:
-        return "-"
-    sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    return _with_sd(float(np.mean(values)), sd)
+    cell = Cell(tuple(values))
+    return "-" if cell.mean is None else _with_sd(cell.mean, cell.sd)
 
 
 def _percent(shares: Iterable[float]) -> str:
@@ -136,8 +135,8 @@ def best(results: Results, pairs: Pairs) -> Table | None:
     columns: list[Column] = [
         ("variant", "", lambda row: row[0]),
         ("seeds", "", lambda row: len(row[1])),
-        ("reward", "of all, mean ± sd", lambda row: _spread([one.reward for one in row[1]])),
-        ("reward", f"{of_best}, mean ± sd", lambda row: _spread([one.reward for one in row[2]])),
+        ("reward", "of all, mean ± sd", lambda row: _spread(one.reward for one in row[1])),
+        ("reward", f"{of_best}, mean ± sd", lambda row: _spread(one.reward for one in row[2])),
         ("success", "of all", lambda row: _percent(one.success for one in row[1])),
         ("success", of_best, lambda row: _percent(one.success for one in row[2])),
         ("the best", "seeds", lambda row: ", ".join(map(str, row[3]))),
@@ -164,7 +163,7 @@ def groups(results: Results, pairs: Pairs) -> Table | None:
         rows.append((group, names, known))
 
     def of(value: Callable[[Scores], float]) -> Callable[[Any], str]:
-        return lambda row: _spread([value(one) for one in row[2]])
+        return lambda row: _spread(value(one) for one in row[2])
 
     def stopped(row: Any) -> str:
         trained = [run for run in results.runs if run.variant.group == row[0] and run.finished]
@@ -275,16 +274,15 @@ def held_out(results: Results) -> list[Table]:
     """The last held-out loss of every run that cloned, by variant; a table for every such stage."""
     study, tables = results.study, []
     for stage in range(len(study.stages)):
-        losses = {name: _last_losses(results, name, stage) for name in results.names}
-        base = losses[study.baseline]
+        losses, rows = _last_losses(results, stage), []
         of_stage = f"of stage {stage + 1}, " if len(study.stages) > 1 else ""
-        rows = []
-        for name, own in losses.items():
-            more = [own[seed] - base[seed] for seed in own if seed in base]
-            against = "-" if name == study.baseline or not more else _over_seeds(more, "+#.3g")
+        for name in losses.models:
+            own, more = losses.values(name, "loss"), Cell(())
+            if name != study.baseline:
+                more = losses.difference(name, study.baseline, "loss")
             by_seed = [f"{own[seed]:#.4g}" if seed in own else "-" for seed in study.seeds]
-            if own:
-                rows.append([name, _over_seeds(list(own.values()), "#.4g"), against, *by_seed])
+            mean = _over_seeds(losses.cell(name, "loss"), "#.4g")
+            rows.append([name, mean, _over_seeds(more, "+#.3g"), *by_seed])
         head = [
             ("variant", ""), ("held-out loss", f"{of_stage}mean, 95 % interval over seeds"),
             ("more than the baseline", "of the same seeds, 95 % interval"),
@@ -294,16 +292,20 @@ def held_out(results: Results) -> list[Table]:
     return tables
 
 
-def _last_losses(results: Results, variant: str, stage: int) -> dict[int, float]:
-    """The last held-out loss of a variant's finished runs, by seed."""
-    columns = {seed: one.columns for seed, one in results.finished(variant, stage).items()}
-    last = {seed: float(one["val_loss"][-1]) for seed, one in columns.items() if "val_loss" in one}
-    return {seed: loss for seed, loss in last.items() if math.isfinite(loss)}
+def _last_losses(results: Results, stage: int) -> ResultsTable:
+    """The last held-out losses of finished runs."""
+    found: dict[str, dict[int, dict[str, float | None]]] = {}
+    for name in results.names:
+        for seed, curve in results.finished(name, stage).items():
+            last = float(curve.columns["val_loss"][-1]) if "val_loss" in curve.columns else math.nan
+            if math.isfinite(last):
+                found.setdefault(name, {})[seed] = {"loss": last}
+    return ResultsTable(found)
 
 
-def _over_seeds(values: Sequence[float], form: str) -> str:
+def _over_seeds(cell: Cell, form: str) -> str:
     """The mean, and its interval where there are several seeds."""
-    return around(float(np.mean(values)), seeds_interval(np.array(values)), form)
+    return around(cell.mean, cell.interval, form)
 
 
 def stages(results: Results) -> Table | None:
