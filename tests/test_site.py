@@ -143,7 +143,7 @@ def test_every_command_is_on_the_page_of_its_package(tags, site):
         ("docs/a.md", "[how](../training/study.py)", "how (`training/study.py`)"),
         ("docs/a.md", "[a](studies/car_racing)", "[a](studies/car_racing/report.html)"),
         ("docs/a.md", "[a](https://gymnasium.farama.org)", "[a](https://gymnasium.farama.org)"),
-        ("README.md", "![a](docs/images/walk.png)", "![a](images/walk.png)"),
+        ("README.md", "![a](docs/images/walk.webp)", "![a](images/walk.webp)"),
         (
             "README.md",
             "[a](docs/notebooks/train_a_policy.ipynb)",

@@ -1,7 +1,13 @@
 """The small image of each task that studies' pages begin with, written beside its description.
 
-python -m experiments.robots.task_pictures
+    python -m experiments.robots.task_pictures [PNG ...]
+
+Given PNG files, such as frames of `training.rollout --video frame.png`, it writes each as a WebP
+file beside it instead, without loss, for the documentation.
 """
+
+import sys
+from pathlib import Path
 
 import cv2
 import gymnasium
@@ -35,13 +41,16 @@ def _straight_on(_: object) -> np.ndarray:
     return np.array([0.0, 0.2], np.float32)
 
 
-def main() -> None:
-    """Write all of them."""
-    for task in envs.tasks():
+def main(files: list[str]) -> None:
+    """Write all of them, or the given images as WebP."""
+    for name in files:
+        lossless = [cv2.IMWRITE_WEBP_QUALITY, 101]
+        cv2.imwrite(str(Path(name).with_suffix(".webp")), cv2.imread(name), lossless)
+    for task in envs.tasks() if not files else ():
         if task.scene is not None:
             task.scene.write_bytes(image(task.env_id))
             print(f"wrote that of {task.env_id}, {task.scene.stat().st_size} bytes")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
