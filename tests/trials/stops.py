@@ -38,7 +38,7 @@ BC = ["expert_episodes=2", "episodes=2", "updates=4", "episode_s=0.2", *PLAIN]
 PPO = ["steps=12", "episodes=2", "batch_size=6", "n_epochs=1", "episode_s=0.2", *PLAIN]
 DEMOS = ["--env", "BimanualSweep-v0", "--episodes", "3", "--valid-share", "0.4", "--workers", "1",
          "--set", "episode_s=0.3", "image_px=100"]  # fmt: skip
-SWEEP = ["--config", "sweep.yaml", "--set", "demonstrations=demos", *fuzz.SWEEP, "iterations=2",
+SWEEP = ["--config", "sweep.yaml", "--set", "demonstrations=demos", *fuzz.SWEEP[1:], "iterations=2",
          "env.image_px=100"]  # fmt: skip
 SEARCH = ["--config", "es.yaml", "--trials", "3", "--search", "searcher.sigma=0.05:0.5", "seed=0|1"]
 EXPORT = [
