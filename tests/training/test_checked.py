@@ -196,6 +196,22 @@ def test_an_environment_may_change_the_action_that_it_gets():
     assert action.tolist() == [1, 1]
 
 
+def test_an_environment_may_reuse_the_memory_of_its_observations():
+    class Reusing(fuzzed_env.EmptyEnv):
+        def reset(self, **words):
+            super().reset(**words)
+            self._seen = np.zeros(3, np.float32)
+            return self._seen, {}
+
+        def step(self, action):
+            self._seen += 1
+            return self._seen, *super().step(action)[1:]
+
+    seen = []
+    run_episode(Checked(Reusing()), Still(), 7, on_step=lambda _, found, *more: seen.append(found))
+    assert [found[0] for found in seen] == [*range(STEPS)]
+
+
 def test_success_at_the_end_and_success_once_are_told_apart(tmp_path, capsys):
     words = ["--policy", "random", "--env", FUZZED, "--episodes", "1"]
     for value, once in (("1", 1.0), ("0", None)):

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import yaml
 
-from tests.experiments.own_data import write_clothes
+from tests.experiments.small_data import write_clothes
 from tests.trials import forked, malform
 from tests.trials.many import Found, many
 

@@ -85,7 +85,7 @@ SPACES: tuple[Callable[[], Any], ...] = (
     lambda: Box(-1, 1, (2,), np.float16), lambda: Box(-1, 1, (2,), np.float64),
     lambda: Box(0, 9, (2,), np.int64), lambda: Box(0, 1, (2,), bool),
     lambda: Box(-1e300, 1e300, (2,), np.float64), lambda: Box(-3e38, 3e38, (2,)),
-    lambda: Box(0, 255, (3000, 3000, 3), np.uint8), lambda: Box(-1, 1, (10**6,)),
+    lambda: Box(0, 255, (900, 900, 3), np.uint8), lambda: Box(-1, 1, (10**6,)),
     lambda: Box(0, 255, (1, 1, 1), np.uint8), lambda: Box(0, 255, (7, 5), np.uint8),
     lambda: Discrete(1), lambda: Discrete(5, start=-2), lambda: Discrete(2**40),
     lambda: spaces.MultiDiscrete([2, 3]), lambda: spaces.MultiDiscrete([[2, 3], [1, 4]]),
@@ -267,7 +267,7 @@ class Rules:
         env._act = act
 
     def process_same(self, env: Any, chance: random.Random) -> None:
-        kind, step = chance.randrange(6), env.step
+        kind, step = chance.randrange(5), env.step
 
         def noisy(action: Any) -> Any:
             if kind == 0:
@@ -277,10 +277,8 @@ class Rules:
                 random.seed(0)
                 torch.manual_seed(0)
             elif kind == 2:
-                os.chdir("/")
-            elif kind == 3:
                 signal.signal(signal.SIGINT, signal.SIG_DFL)
-            elif kind == 4:
+            elif kind == 3:
                 np.seterr(all="raise")
             else:
                 torch.set_grad_enabled(True)
@@ -386,7 +384,7 @@ def try_one(number: int, seed: int, materials: Path, folder: Path) -> Found:
         (here / "run").symlink_to(materials / "es" / "made")
         verdict = play(command, number, seed, 1 + (chance.random() < 0.05), here)
         found = verdict.faults() + not_finite(here)
-        if verdict.status == 2 and "Odd-v0" not in verdict.err:
+        if verdict.status == 2 and "Odd-v0" not in verdict.err and "space" not in rule:
             found.append("the sentence does not name the environment")
         if rule.endswith("same"):
             other = differences(left(materials / command), left(here))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -81,6 +82,8 @@ def run_episode(
                 f"{np.array2string(np.asarray(action), precision=3, threshold=12)}, "
                 "where every number must be finite"
             )
+        if on_step is not None:  # an environment may write the next observation into this one
+            observation = deepcopy(observation)
         following, reward, terminated, truncated, info = env.step(action)
         total += float(reward)
         steps += 1
@@ -90,7 +93,7 @@ def run_episode(
         observation = following
     if not math.isfinite(total):
         raise FloatingPointError(
-            f"the rewards of the episode with seed {seed} add up to {total}, "
+            f"{envs.name_of(env)}: the rewards of the episode with seed {seed} add up to {total}, "
             "where a finite number is expected"
         )
     if once and not info["success"]:
