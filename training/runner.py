@@ -24,7 +24,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 import policies
-from policies.common.observation import parts_of
+from policies.common.observation import is_table, parts_of
 from training.algorithms.devices import current_group
 from training.algorithms.feature_maps import announce, begin_from
 from training.algorithms.optimiser_state import optimiser_tensors, set_optimiser
@@ -45,8 +45,6 @@ from training.io.config import UserError
 from training.io.state_files import Count, State, check
 from training.io.trackers import Tracking
 
-_TABLE = 8
-"""Two-dimensional observations with no more rows or columns may well be tables."""
 C = TypeVar("C", bound=JobConfig)
 K = TypeVar("K")
 R = TypeVar("R")
@@ -152,10 +150,13 @@ class Algorithm(BaseAlgorithm, Generic[C]):
         self._newest: Path | None = None if start is None else start.path
         self.progress: Any = self.Progress()
         try:
-            self.policy: Any = _build(config.env_id, config.policy, self.env)
+            init_from = getattr(config, "init_from", None)
+            self._before = None if init_from is None or start else _checkpoint(init_from)
+            self.played = _with_former_layout(config, self.env, start or self._before)
+            self.policy: Any = _build(config.env_id, self.played.policy, self.env)
             self._load()
             if start is None and current_group().is_first:
-                _note_tables(self.env, getattr(config.policy, "layout", {}))
+                _note_tables(self.env, getattr(self.played.policy, "layout", {}))
             self.prepare()
             if start is not None:
                 self._resume(start)
@@ -211,12 +212,11 @@ class Algorithm(BaseAlgorithm, Generic[C]):
             self.collect([])
 
     def _load(self) -> None:
-        init_from = getattr(self.config, "init_from", None)
+        before = self._before
         if self.start is not None:
             checkpoint.load_into(self.policy, self.start)
-        elif init_from is not None:
-            before = checkpoint.load(checkpoint.resolve(init_from))
-            renewed = begin_from(self.policy, before, self.config.policy)
+        elif before is not None:
+            renewed = begin_from(self.policy, before, self.played.policy)
             self.progress.fitted = before.has_fitted_maps and not renewed
             if renewed and current_group().is_first:
                 print(renewed, flush=True)
@@ -276,7 +276,7 @@ class Algorithm(BaseAlgorithm, Generic[C]):
     def settings(self) -> tuple[str, dict[str, Any], dict[str, Any]]:
         """Environment id, its settings and the policy's, as plain data: what a `PolicyWorker`
         takes."""
-        plain = configuration.dump(self.config)
+        plain = configuration.dump(self.played)
         return plain["env_id"], plain["env"], plain["policy"]
 
     @property
@@ -376,15 +376,28 @@ def _build(env_id: str, config: policies.AnyPolicyConfig, env: gymnasium.Env) ->
         return policies.build_for(config, env, trusted=False)
 
 
+def _checkpoint(init_from: str) -> Checkpoint:
+    return checkpoint.load(checkpoint.resolve(init_from))
+
+
+def _with_former_layout(config: Any, env: gymnasium.Env, start: Checkpoint | None) -> Any:
+    """The configuration with the layout of the checkpoint that training begins from."""
+    if start is None:
+        return config
+    with checkpoint.fitting(f"cannot build the policy for {config.env_id}"):
+        policy = checkpoint.with_former_layout(config.policy, env, start)
+    return config if policy is config.policy else dataclasses.replace(config, policy=policy)
+
+
 def _note_tables(env: gymnasium.Env, layout: Mapping[str, str]) -> None:
-    """Print a note of each small table of numbers that is read as an image."""
+    """Print a note of each table of numbers that is not read as an image."""
+    geometry = getattr(env.unwrapped, "geometry", None)
+    known = {*layout, *(() if geometry is None else geometry.rays)}
     for key, part in parts_of(env.observation_space):
-        box = isinstance(part, gymnasium.spaces.Box) and part.dtype.kind == "f"
-        shape: tuple[int, ...] = part.shape if box else ()
-        if len(shape) == 2 and min(shape) <= _TABLE and key not in layout:
+        if is_table(key, part) and key not in known:
             print(
-                f"note: {key} has {shape[0]} x {shape[1]} numbers, which are read as an image; to "
-                f"read them as numbers: --set 'policy.layout={{{key}: vector}}'",
+                f"note: {key} has {part.shape[0]} x {part.shape[1]} numbers, which are read as a "
+                f"vector; to read them as an image: --set 'policy.layout={{{key}: HW}}'",
                 flush=True,
             )
 

@@ -1,8 +1,9 @@
 """Any observation space as images and one vector.
 
-A Box of one dimension or none, Discrete, MultiDiscrete and MultiBinary are vectors; a Box of two
-to four dimensions is images, see `layout_of`. Dict and Tuple spaces hold any number of either and
-may be nested: their parts are named "a.b". A space without parts is named "observation".
+A Box of one dimension or none, Discrete, MultiDiscrete and MultiBinary are vectors, and so is a
+table, see `is_table`; another Box of two to four dimensions is images, see `layout_of`. Dict and
+Tuple spaces hold any number of either and may be nested: their parts are named "a.b". A space
+without parts is named "observation".
 
 Images are cropped, made grey, resized and scaled. The scale comes from the robot's geometry, the
 space's bounds or a setting; or from running statistics of each channel, which the policy's
@@ -30,6 +31,22 @@ from policies.common.settings import ImageScaling, SeeingConfig
 _WHOLE = "observation"
 _GREY = (0.299, 0.587, 0.114)  # ITU-R BT.601, as in OpenCV
 _LEAST_UNIT, _CLIP = 1e-6, 5.0
+_TABLE = 7
+_IMAGE_NAMES = frozenset(
+    (
+        "image",
+        "img",
+        "pixel",
+        "rgb",
+        "depth",
+        "camera",
+        "frame",
+        "picture",
+        "screen",
+        "grey",
+        "gray",
+    )
+)
 _LARGEST_BOUND = 1e6
 """Bounds beyond are none: scaled by them, what is seen would be nothing."""
 
@@ -150,6 +167,18 @@ class Observations:
         raise KeyError(key)
 
 
+def is_table(key: str, space: Any) -> bool:
+    """Whether a part of the observation is a table of numbers rather than an image: floats in two
+    dimensions, the shorter of at most 7, with a name that holds no word such as image or depth."""
+    return (
+        isinstance(space, spaces.Box)
+        and space.dtype.kind == "f"
+        and len(space.shape) == 2
+        and min(space.shape) <= _TABLE
+        and not any(word in key.lower() for word in _IMAGE_NAMES)
+    )
+
+
 def layout_of(shape: tuple[int, ...]) -> str:
     """The default interpretation of an image's axes.
 
@@ -216,6 +245,8 @@ def _read(key: str, space: Any, layout: str | None, rays: Any) -> ImageInput | V
             f"MultiBinary, or a Dict or Tuple of such, got {space} for {key}"
         )
     shape = space.shape
+    if layout is None and rays is None and is_table(key, space):
+        layout = "vector"
     if layout is None and len(shape) >= 2:
         cameras = rays is not None and len(shape) == 3 and rays.shape == (*shape, 3)
         layout = "NHW" if cameras else layout_of(shape)

@@ -168,8 +168,10 @@ class SeeingConfig:
     layout: dict[str, Layout] = Field(default_factory=dict)
     """Meaning of an image's axes, by its key in the observation ("observation" if it is no Dict): N
     separate images, T frames, C channels, H rows, W columns; or vector, no image.
-    What is not named is [H, W]; of three axes the shorter of first and last is the channels; a
-    fourth, the first, is frames, which are channels too; or as the robot's geometry says."""
+    What is not named is [H, W], but a vector where it is a table: floats, at most 7 rows or
+    columns, and no name such as image or depth; of three axes the shorter of first and last is
+    the channels; a fourth, the first, is frames, which are channels too; or as the robot's geometry
+    says."""
     image_scaling: ImageScaling = "auto"
     """Offset and scale of an image's values: [zero, unit], for all images or by key;
     space: middle and half of the space's bounds; running: mean and standard deviation of each

@@ -6,7 +6,9 @@ from functools import partial
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
+from policies.common.observation import Observations
 from tests.helpers import refused
 from tests.training import fuzzed_env
 from tests.training.fuzzed_env import AT, STEPS
@@ -15,6 +17,7 @@ from training.collect.checked import Checked, EnvironmentFault
 from training.collect.environments import make_env
 from training.collect.episode import run_episode
 from training.interventions.trial import sight
+from training.io import checkpoint
 from training.io.config import UserError
 
 FUZZED = "tests.training.fuzzed_env:Fuzzed-v0"
@@ -340,14 +343,49 @@ def test_the_expert_is_of_the_environment_too(action, sentence, tmp_path, monkey
 
 
 @pytest.mark.parametrize(
-    ("layout", "noted"), [([], True), (["policy.layout={seen: vector}"], False)]
+    ("layout", "noted"),
+    [([], True), (["policy.layout={seen: vector}"], False), (["policy.layout={seen: HW}"], False)],
 )
-def test_a_table_that_is_read_as_an_image_is_noted(layout, noted, tmp_path, capsys):
+def test_a_table_that_is_read_as_a_vector_is_noted(layout, noted, tmp_path, capsys):
     words = ["env_id=tests.training.fuzzed_env:Empty-v0", "env.seen=[5,5]", "env.more=1"]
     words += [*layout, "iterations=1", *COMMANDS["es"][1]]
     assert es.main(["--out", str(tmp_path), "--set", *words]) == 0
     said = (
-        "note: seen has 5 x 5 numbers, which are read as an image; to read them as numbers: --set "
-        "'policy.layout={seen: vector}'"
+        "note: seen has 5 x 5 numbers, which are read as a vector; to read them as an image: --set "
+        "'policy.layout={seen: HW}'"
     )
     assert (said in capsys.readouterr().out) == noted
+
+
+@pytest.mark.parametrize(
+    ("key", "shape", "dtype", "found"),
+    [
+        ("observation", (5, 5), np.float32, True),  # highway-env
+        ("lidar", (64, 3), np.float64, True),
+        ("observation", (5, 5), np.uint8, False),
+        ("observation", (24, 32), np.float32, False),
+        ("front_depth", (6, 8), np.float32, False),
+        ("observation", (2, 5, 5), np.float32, False),
+    ],
+)
+def test_what_is_a_table(key, shape, dtype, found):
+    space = spaces.Dict({key: spaces.Box(0, 1, shape, dtype)})
+    assert bool(Observations(space).vectors) == found
+    if found:
+        assert Observations(space, {key: "HW"}).pictures[0].layout == "HW"
+
+
+def test_policies_of_before_read_tables_as_images(tmp_path, monkeypatch):
+    words = ["env_id=tests.training.fuzzed_env:Empty-v0", "env.seen=[5,5]", "env.more=1"]
+    words += [*COMMANDS["es"][1], "iterations=1", "policy.patch=[2,2]"]
+    run = tmp_path / "run"
+    with monkeypatch.context() as before:
+        before.setattr("policies.common.observation.is_table", lambda key, space: False)
+        assert es.main(["--out", str(run), "--set", *words]) == 0
+    policy, config = checkpoint.load_policy(run)
+    assert config["policy"]["layout"] == {}
+    assert [one.key for one in policy.inputs.observations.pictures] == ["seen"]
+    assert es.main(["--resume", str(run), "--set", "iterations=2", "workers=2"]) == 0
+    assert es.main(["--out", str(tmp_path / "now"), "--set", *words]) == 0
+    policy, _ = checkpoint.load_policy(tmp_path / "now")
+    assert not policy.inputs.observations.pictures

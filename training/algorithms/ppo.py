@@ -109,7 +109,7 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
         value = spaces.Box(-np.inf, np.inf, (1,), np.float32)
         with checkpoint.fitting(f"cannot build the critic for {config.env_id}"):
             self.critic: SeeingPolicy = policies.build(
-                critic_settings(config, "the configuration"), env.observation_space, value,
+                critic_settings(self.played, "the configuration"), env.observation_space, value,
                 geometry=getattr(env.unwrapped, "geometry", None), trusted=False,
             )  # fmt: skip
         self.networks = actor, self.critic

@@ -311,6 +311,7 @@ def load_policy(
     size = sum(tensor.numel() for tensor in checkpoint.policy_layout.values())
     opened = make_env(config["env_id"], config["env"]) if env is None else nullcontext(env)
     with opened as there, fitting(f"{checkpoint.path}: its policy does not fit here"):
+        settings = with_former_layout(settings, there, checkpoint)
         policy = policies.build_for(settings, there, max(size, _SMALL), trusted=False)
     load_into(policy, checkpoint)
     if env is not None and not getattr(policy, "reads_geometry", False):
@@ -324,6 +325,29 @@ def load_policy(
             )
     policy.requires_grad_(False)
     return policy, config
+
+
+def with_former_layout(settings: Any, env: gymnasium.Env, checkpoint: Checkpoint) -> Any:
+    """A policy's settings with tables read as images (`policies.common.observation.is_table`) if
+    the checkpoint's policy, of an earlier version, reads them so, by the shapes of its tensors."""
+    import policies
+    from policies.common.observation import is_table, parts_of
+
+    given: Any = getattr(settings, "layout", None)
+    geometry = getattr(env.unwrapped, "geometry", None)
+    known = {} if geometry is None else geometry.rays
+    tables = [key for key, part in parts_of(env.observation_space) if is_table(key, part)]
+    tables = [key for key in tables if given is not None and key not in {*given, *known}]
+    if not tables:
+        return settings
+    try:
+        ours = policies.build_for(settings, env, trusted=False).state_dict()
+    except ValueError:  # it must have images
+        ours = {}
+    name = "normaliser.mean"
+    if name in ours and ours[name].shape == checkpoint.policy_layout[name].shape:
+        return settings
+    return dataclasses.replace(settings, layout={**dict.fromkeys(tables, "HW"), **given})
 
 
 def with_repair(settings: Any, repair: Repair, whose: str | Path) -> Any:
