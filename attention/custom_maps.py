@@ -11,8 +11,6 @@ from attention.exact import ExactSoftmax
 from attention.features import FeatureMap
 from attention.options import is_integer, keywords
 
-__all__ = ["as_given", "built", "check_maker", "label"]
-
 
 def label(given: Any) -> str:
     """Return the name of a map in error messages: its name, or that of its class or function."""

@@ -7,8 +7,6 @@ from torch import Tensor
 
 from attention.tracing import may_write
 
-__all__ = ["Rows", "joined", "parts"]
-
 
 def parts(whole: Tensor, size: int | None, axis: int) -> tuple[Tensor, ...]:
     """Split into parts of `size` along an axis, the last one possibly smaller. None gives a single

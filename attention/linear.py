@@ -14,15 +14,13 @@ from collections.abc import Iterable
 
 from torch import Tensor
 
-from attention.causal import CHUNK, KeyBlock, QueryBlock, causal_blocks, chunk_rows
+from attention.causal import KeyBlock, QueryBlock, causal_blocks, chunk_rows
 from attention.components import SCORE, component
 from attention.joining import Rows
 from attention.precision import full_precision
 from attention.scales import scaled_tokens
 from attention.sums import LongSum, empty_state, read
 from attention.token_checks import check_features, check_tokens, without_queries
-
-__all__ = ["CHUNK", "bidirectional_blocks", "linear_attention"]
 
 
 def linear_attention(

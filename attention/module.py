@@ -1,5 +1,6 @@
 """Multi-head attention with random features and the parameters of `torch.nn.MultiheadAttention`."""
 
+import inspect
 from typing import Any, Self
 
 import torch
@@ -20,19 +21,7 @@ from attention.precision import working_dtype
 from attention.registry import Maker, check_map_options
 from attention.registry import feature_map as build_feature_map
 
-_SETTLED = (
-    "embed_dim",
-    "num_heads",
-    "dropout",
-    "bias",
-    "add_bias_kv",
-    "add_zero_attn",
-    "kdim",
-    "vdim",
-    "batch_first",
-    "device",
-    "dtype",
-)
+_SETTLED = tuple(inspect.signature(nn.MultiheadAttention).parameters)
 """Arguments that `from_multihead` copies from the given module."""
 _EXACT = "softmax"
 """Name that selects exact attention instead of a feature map."""

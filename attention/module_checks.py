@@ -10,8 +10,6 @@ from torch import Tensor
 from attention.options import check_count, is_real
 from attention.precision import working_dtype
 
-__all__ = ["check_inputs", "check_length", "check_options", "check_sizes"]
-
 
 def check_inputs(
     inputs: Sequence[tuple[str, Tensor, int]], weight: Tensor, batch_first: bool

@@ -5,8 +5,6 @@ from torch import Tensor
 
 from attention.tracing import is_for_onnx, may_write
 
-__all__ = ["column_sums", "half_squares", "lengths", "root", "token_norms"]
-
 
 def column_sums(rows: Tensor) -> Tensor:
     """Sums over rows: (..., n, L) -> (..., 1, L). ONNX Runtime is quicker with a product."""

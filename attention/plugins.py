@@ -13,8 +13,6 @@ from typing import Any
 
 from torch import nn
 
-__all__ = ["find", "names"]
-
 
 def names(group: str) -> tuple[str, ...]:
     """Return the sorted entry points of a group, without importing them."""

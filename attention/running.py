@@ -5,8 +5,6 @@ from torch import Tensor
 
 from attention.tracing import is_exporting
 
-__all__ = ["running_max"]
-
 
 def running_max(x: Tensor, dim: int) -> Tensor:
     """Return the running maximum along `dim`, with the shape of the input.

@@ -7,17 +7,6 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-__all__ = [
-    "fixed_shape",
-    "for_onnx",
-    "is_exporting",
-    "is_for_onnx",
-    "is_plain",
-    "known",
-    "known_now",
-    "may_write",
-]
-
 is_exporting = getattr(torch.compiler, "is_exporting", bool)
 """Requires PyTorch 2.7; with earlier versions a graph exported with gradients enabled needs this
 package to run."""

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from envs.geometry import Geometry
 
-__all__ = ["described"]
-
 _SAME = 1e-5
 
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Facts", "card"]
-
 
 @dataclass(frozen=True)
 class Facts:

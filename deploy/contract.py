@@ -12,8 +12,6 @@ from deploy.contract_file import FORMAT, VERSION
 from deploy.steps import NOISE, Step
 from envs.signals import ACTION
 
-__all__ = ["contract"]
-
 _MANY = 4096
 """Largest part for which bounds are listed element by element."""
 

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from deploy.model_file import read_file
 
-__all__ = ["CONTRACT", "FORMAT", "MODELS", "VERSION", "Contract", "Port", "State", "read_contract"]
-
 CONTRACT = "contract.json"
 FORMAT, VERSION = "foveate-contract", 1
 MODELS = {"onnx": "model.onnx", "pt2": "model.pt2"}

@@ -20,8 +20,6 @@ from training.io.fingerprint import sha256_of
 from training.io.run_log import provenance
 from training.io.state_files import plain_json
 
-__all__ = ["evaluated", "facts", "shown"]
-
 _VERSIONS = ("foveate", "torch", "numpy")
 
 

@@ -15,8 +15,6 @@ from attention.tracing import for_onnx
 from deploy.steps import Step
 from deploy.weights import Weights, reduce_weights
 
-__all__ = ["OPSET", "Run", "write"]
-
 Run = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 """Inputs by name -> outputs by name."""
 OPSET = 20

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from deploy.contract_file import Port
 from deploy.model_file import check_video
 
-__all__ = ["Camera", "Cameras", "Drawn", "Recorded", "Seen", "StreamEndError"]
-
 Seen = tuple[dict[str, NDArray[Any]], float]
 """An observation by its parts and its time stamp, seconds of `time.monotonic()`."""
 _LARGEST_BYTES = 1 << 30

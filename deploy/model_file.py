@@ -11,8 +11,6 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["LARGEST_BYTES", "check_model", "check_video", "read_file"]
-
 LARGEST_BYTES = 1 << 30
 _DEEPEST, _MOST_FIELDS = 16, 1 << 21
 _WIRES = {"int": (0,), "ints": (0, 2), "float": (5,), "floats": (5, 2), "doubles": (1, 2)}

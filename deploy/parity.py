@@ -29,8 +29,6 @@ from deploy.search_noise import SearchNoise
 from deploy.steps import NOISE, Step
 from training.collect.episode import run_episode
 
-__all__ = ["LARGEST", "Parity", "compare", "ties"]
-
 LARGEST = 1e-5
 """Difference that is allowed, as a share: of a state's largest number, if that is above 1; of half
 the range of a bounded action, if that is above 1. An action of smaller range may differ by this

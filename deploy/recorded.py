@@ -9,8 +9,6 @@ from torch import Tensor
 
 from deploy.formats import Run
 
-__all__ = ["RECORDED", "Recording"]
-
 RECORDED = "recorded.npz"
 
 

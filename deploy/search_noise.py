@@ -10,8 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LEAST_NORMAL", "SearchNoise"]
-
 LEAST_NORMAL = 16
 """Normal numbers that are drawn at once, at least; fewer, PyTorch draws otherwise."""
 _MASK, _UNIT = (1 << 24) - 1, np.float32(2.0**-24)

@@ -19,8 +19,6 @@ from policies.common.observation import flat, parts_of
 from policies.common.recurrent_state import RecurrentState, flatten_state, unflatten_state
 from policies.vision_performer.action_search import Given, Kind, Noted
 
-__all__ = ["NOISE", "Step", "step_of"]
-
 NOISE = "search_noise"
 """Name of the input that holds the random numbers of a search."""
 _OUT = "next_"

@@ -13,8 +13,6 @@ from training.analysis.intervals import mean_interval, share_interval
 from training.collect.episode import Episode, run_episode
 from training.command.files import write_atomically
 
-__all__ = ["SUCCESS", "played", "summary"]
-
 SUCCESS = "success.json"
 """File of an exported folder with the outcomes of its model's episodes."""
 

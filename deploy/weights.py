@@ -11,8 +11,6 @@ from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["WEIGHTS", "Weights", "reduce_weights"]
-
 Weights = Literal["float32", "bfloat16", "int8"]
 """Storage type of trained weights."""
 WEIGHTS: tuple[Weights, ...] = ("float32", "bfloat16", "int8")

@@ -13,8 +13,6 @@ from foveate_extras import needs
 with needs("an environment in PyBullet", "sim", "numba", "llvmlite"):
     import numba
 
-__all__ = ["compiled"]
-
 Function = TypeVar("Function", bound=Callable[..., object])
 
 

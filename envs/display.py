@@ -3,8 +3,6 @@
 import os
 import sys
 
-__all__ = ["has_display"]
-
 
 def has_display() -> bool:
     """Whether a window can be opened here; PyBullet ends the process where it cannot."""

@@ -16,8 +16,6 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MOST_PIXELS", "frames_of"]
-
 Frame = NDArray[Any]
 MOST_PIXELS = 2**25
 """Largest number of elements of one frame, more than any camera has."""

@@ -6,8 +6,6 @@ writes them into its contract, which says what to feed the model on a robot.
 
 from dataclasses import dataclass
 
-__all__ = ["ACTION", "Signal"]
-
 ACTION = "action"
 """`part` of the signals of an action."""
 

@@ -14,18 +14,6 @@ from typing import Any, Literal
 
 import gymnasium
 
-__all__ = [
-    "SUCCESS",
-    "DepthEdges",
-    "Outcome",
-    "Task",
-    "find_task",
-    "name_of",
-    "register",
-    "task_of",
-    "tasks",
-]
-
 SUCCESS = "success"
 """The headline of a task that is judged by `info["success"]`."""
 _TAKEN = {"seed", "reward", "steps", SUCCESS}

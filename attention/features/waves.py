@@ -5,8 +5,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["multiples", "waves"]
-
 
 def waves(angles: Tensor, weights: Tensor) -> Tensor:
     """Return [1, cos, sin] of angles (..., m), times weights (2m + 1,): (..., 2m + 1).

@@ -15,8 +15,6 @@ from envs.bimanual_sweep.kinematics import SerialArm
 from envs.bimanual_sweep.tools import TOOL_LINK, add_tool
 from envs.bullet import BulletClient, HoldsPhysics
 
-__all__ = ["SIDES", "Arm", "ArmModel"]
-
 Floats = NDArray[np.float64]
 
 SIDES = (1, -1)

@@ -16,8 +16,6 @@ from envs.bimanual_sweep.rasteriser import Rasteriser
 from envs.bimanual_sweep.scene import Scene, add_bowl_visual, add_table_visual
 from envs.bullet import BulletClient, HoldsPhysics
 
-__all__ = ["SweepCamera"]
-
 _LIGHT = [0.5, -0.3, 1.5]
 
 

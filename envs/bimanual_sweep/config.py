@@ -8,8 +8,6 @@ from typing import Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-__all__ = ["CAMERA_RANGE_M", "BimanualSweepConfig", "SweepCameraConfig"]
-
 CAMERA_RANGE_M = (0.35, 2.6)
 """Near and far clipping planes, metres."""
 _LONGEST_TABLE_M = 20.0

@@ -33,8 +33,6 @@ from envs.geometry import Geometry
 from envs.settings import check_render_mode, read_action, read_options, read_seed, read_settings
 from envs.signals import Signal
 
-__all__ = ["DECISION_S", "BimanualSweepEnv"]
-
 Floats = NDArray[np.float64]
 Observation = dict[str, NDArray[Any]]
 

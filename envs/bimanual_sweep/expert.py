@@ -18,8 +18,6 @@ from envs.bimanual_sweep.config import BimanualSweepConfig
 from envs.bimanual_sweep.stripes import Stripe, StripePlanner
 from envs.bimanual_sweep.tools import blade_width_m
 
-__all__ = ["SweepExpert"]
-
 Floats = NDArray[np.float64]
 
 _LOWEST_M = 0.003

@@ -10,8 +10,6 @@ from xml.etree.ElementTree import Element
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SerialArm", "rotation_of"]
-
 Floats = NDArray[np.float64]
 
 _JOINT_MARGIN_RAD = 0.03

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from envs.bimanual_sweep.rasteriser import Meshes
 from envs.bullet import BulletClient
 
-__all__ = ["Movers"]
-
 Floats = NDArray[np.float64]
 Shape = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int32]]
 """Vertices (n, 3), metres, normals (n, 3), and faces (m, 3) of vertices."""

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from envs.compiled import compiled
 
-__all__ = ["Meshes", "Rasteriser"]
-
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Bytes = NDArray[np.uint8]

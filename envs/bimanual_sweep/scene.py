@@ -17,8 +17,6 @@ from envs.bimanual_sweep.config import BimanualSweepConfig
 from envs.bimanual_sweep.meshes import Movers
 from envs.bullet import BulletClient, HoldsPhysics
 
-__all__ = ["PHYSICS_S", "Scene", "add_bowl_visual", "add_table_visual"]
-
 Floats = NDArray[np.float64]
 Points = tuple[tuple[float, ...], ...]
 

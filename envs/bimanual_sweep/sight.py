@@ -6,8 +6,6 @@ from numpy.typing import NDArray
 from envs.bimanual_sweep.config import BimanualSweepConfig, SweepCameraConfig
 from envs.geometry import Geometry
 
-__all__ = ["geometry", "ray_directions"]
-
 Floats = NDArray[np.float64]
 
 

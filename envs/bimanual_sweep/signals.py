@@ -2,8 +2,6 @@
 
 from envs.signals import ACTION, Signal
 
-__all__ = ["signals"]
-
 _WORLD = "world: z = 0 on the table, x away from the camera, y from the right arm to the left"
 _ARMS, _UNITS, _ORDERS = ("left", "right"), ("m", "rad"), ("x, y, z", "roll, pitch, yaw")
 

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from envs.bimanual_sweep.config import BimanualSweepConfig
 from envs.bimanual_sweep.tools import blade_width_m, half_width_m
 
-__all__ = ["Stripe", "StripePlanner"]
-
 Floats = NDArray[np.float64]
 
 _YAWS_RAD = (0.0, -0.3, 0.3, -0.6, 0.6)

@@ -10,8 +10,6 @@ from envs.bimanual_sweep.arm import ArmModel
 from envs.bimanual_sweep.config import BimanualSweepConfig
 from envs.bimanual_sweep.kinematics import rotation_of
 
-__all__ = ["ToolTargets", "check_starts"]
-
 Floats = NDArray[np.float64]
 
 _POSTURE_RAD = np.array([0.0, -0.976, -0.437, 0.0, 1.413, 0.0])

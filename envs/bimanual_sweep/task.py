@@ -5,8 +5,6 @@ from pathlib import Path
 from envs.bimanual_sweep.config import BimanualSweepConfig
 from envs.task import Outcome, Task, register
 
-__all__ = ["TASK"]
-
 TASK = Task(
     env_id="BimanualSweep-v0",
     what=(

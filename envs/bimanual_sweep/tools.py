@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from envs.bimanual_sweep.config import BimanualSweepConfig
 from envs.bimanual_sweep.kinematics import rotation_of
 
-__all__ = ["TOOL_LINK", "add_tool", "blade_width_m", "half_width_m"]
-
 TOOL_LINK = "tool"
 _FLANGE = "link6"
 _OVER_TABLE_M = 0.003  # walls end above the edge, so that the edge touches first

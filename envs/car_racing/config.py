@@ -5,8 +5,6 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-__all__ = ["CarRacingConfig"]
-
 
 @dataclass(
     frozen=True,

@@ -12,8 +12,6 @@ from gymnasium.envs.box2d.car_racing import CarRacing
 from numpy.typing import NDArray
 from pygame import gfxdraw
 
-__all__ = ["FastCarRacing"]
-
 Floats = NDArray[np.float64]
 
 _MARGIN_PX = 2  # a polygon's blurred edge

@@ -27,8 +27,6 @@ from foveate_extras import require
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 
-__all__ = ["CarRacingEnv"]
-
 Observation = NDArray[np.uint8]
 
 _FPS = 50

@@ -5,8 +5,6 @@ from pathlib import Path
 from envs.car_racing.config import CarRacingConfig
 from envs.task import Outcome, Task, register
 
-__all__ = ["TASK"]
-
 TASK = Task(
     env_id="CarRacingRepeat-v0",
     what=(

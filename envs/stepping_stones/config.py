@@ -9,8 +9,6 @@ from pydantic.dataclasses import dataclass
 
 from envs.cameras import CameraConfig
 
-__all__ = ["DECISION_S", "SteppingStonesConfig"]
-
 DECISION_S = 0.05
 """Time between the policy's decisions, seconds."""
 

@@ -19,8 +19,6 @@ from envs.stepping_stones.terrain import Boxes, Stones, draw_stones
 from envs.stepping_stones.turned_stones import TurnedStones, lay_stones
 from envs.stepping_stones.twist_course import TwistCourse
 
-__all__ = ["Course", "draw_course"]
-
 Floats = NDArray[np.float64]
 
 

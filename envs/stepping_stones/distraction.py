@@ -31,8 +31,6 @@ from numpy.typing import NDArray
 from envs.stepping_stones.terrain import FLOOR_M, Stones
 from envs.stepping_stones.turned_stones import TurnedStones
 
-__all__ = ["Blackouts", "Distraction", "draw_clutter"]
-
 Floats = NDArray[np.float64]
 Images = NDArray[np.float32]
 

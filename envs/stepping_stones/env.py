@@ -52,8 +52,6 @@ from envs.stepping_stones.sight import Sight
 from envs.stepping_stones.signals import signals
 from envs.stepping_stones.terrain import FLOOR_M, Boxes
 
-__all__ = ["DECISION_S", "SteppingStonesEnv"]
-
 Observation = dict[str, NDArray[np.float32]]
 
 _TICKS = round(DECISION_S / CONTROL_S)

@@ -16,8 +16,6 @@ from envs.compiled import compiled
 from envs.stepping_stones.kinematics import TOE_RADIUS_M, LegState
 from envs.stepping_stones.sensors import Measurement
 
-__all__ = ["Estimate", "StateEstimator", "level_rotation"]
-
 Floats = NDArray[np.float64]
 
 _ATTITUDE_S, _RATES_S, _VELOCITY_S, _HEIGHT_S = 0.10, 0.01, 0.02, 0.05  # time constants

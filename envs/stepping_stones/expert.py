@@ -9,8 +9,6 @@ from envs.stepping_stones.terrain import Stones
 from envs.stepping_stones.turned_stones import TurnedStones
 from envs.stepping_stones.twist import turn, wrapped
 
-__all__ = ["action_share", "best_footholds", "expert_footholds", "steer"]
-
 Floats = NDArray[np.float64]
 
 _MARGIN_M = 0.05

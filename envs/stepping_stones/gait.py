@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Trot"]
-
 
 @dataclass(frozen=True)
 class Trot:

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from envs.compiled import compiled
 
-__all__ = ["LEGS", "TOE_RADIUS_M", "LegState", "forward", "inverse"]
-
 Floats = NDArray[np.float64]
 
 LEGS = ("FR", "FL", "RR", "RL")

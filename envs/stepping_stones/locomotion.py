@@ -19,8 +19,6 @@ from envs.stepping_stones.sensors import Measurement
 from envs.stepping_stones.stance_mpc import BodyCommand, BodyState, StanceMpc
 from envs.stepping_stones.swing import SwingLegs
 
-__all__ = ["CONTROL_S", "FootholdCommand", "Locomotion"]
-
 Floats = NDArray[np.float64]
 
 CONTROL_S = 0.005

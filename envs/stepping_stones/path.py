@@ -9,8 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Path", "Place"]
-
 Floats = NDArray[np.float64]
 
 _STRAIGHT_M = 0.35  # before the first half circle begins: about the first stone

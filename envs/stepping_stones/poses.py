@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from envs.cameras import CameraConfig
 from envs.stepping_stones.config import SteppingStonesConfig
 
-__all__ = ["POSE_SIZE", "Poses", "draw_poses"]
-
 POSE_SIZE = 6
 """Numbers of an observed pose: optical centre (x, y, z) in the base frame, metres; pitch below the
 forward direction, yaw and roll as `CameraConfig` has them, radians."""

@@ -13,8 +13,6 @@ from envs.stepping_stones.kinematics import LEGS, TOE_RADIUS_M, forward
 from envs.stepping_stones.terrain import Stones
 from envs.stepping_stones.turned_stones import TurnedStones
 
-__all__ = ["PHYSICS_S", "Laikago", "RobotState"]
-
 Floats = NDArray[np.float64]
 
 PHYSICS_S = 0.0025

@@ -6,8 +6,6 @@ from numpy.typing import NDArray
 from envs.bullet import BulletClient, HoldsPhysics
 from envs.stepping_stones.terrain import FLOOR_M, Boxes
 
-__all__ = ["Scenery"]
-
 _WIDTH, _HEIGHT = 640, 480
 _STONE, _FLOOR = (0.62, 0.60, 0.56, 1.0), (0.20, 0.24, 0.30, 1.0)
 _FLOOR_MARGIN_M = (1.0, 1.75)  # beyond the stones along x and y

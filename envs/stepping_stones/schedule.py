@@ -2,8 +2,6 @@
 
 from envs.stepping_stones.config import DECISION_S
 
-__all__ = ["Schedule"]
-
 _FORWARD_M_S, _BACKWARD_M_S = 0.5, -0.4
 _STOP_S, _BACK_TO_M = 1.0, 0.3
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from envs.stepping_stones.robot import RobotState
 
-__all__ = ["Measurement", "Sensors"]
-
 Floats = NDArray[np.float64]
 
 _EULER_RAD, _RATE_RAD_S, _JOINT_RAD, _JOINT_RAD_S, _DEPTH_M, _POSTURE_RAD = (

@@ -19,8 +19,6 @@ from envs.stepping_stones.poses import POSE_SIZE, Poses, draw_poses
 from envs.stepping_stones.sensors import Sensors
 from envs.stepping_stones.terrain import Boxes
 
-__all__ = ["Sight"]
-
 Floats = NDArray[np.float64]
 Images = NDArray[np.float32]
 

@@ -3,8 +3,6 @@
 from envs.signals import ACTION, Signal
 from envs.stepping_stones.config import SteppingStonesConfig
 
-__all__ = ["signals"]
-
 _LEVEL = "level: origin at the base, x along the heading, y left, z against gravity"
 _BASE = "base: x forward, y left, z up"
 _LEGS = "FR, FL, RR, RL"

@@ -28,8 +28,6 @@ from foveate_extras import needs
 with needs("SteppingStones-v0", "sim", "daqp"):
     import daqp
 
-__all__ = ["BodyCommand", "BodyState", "MpcWeights", "StanceMpc"]
-
 Floats = NDArray[np.float64]
 
 GRAVITY_M_S2 = 9.8

@@ -10,8 +10,6 @@ from envs.stepping_stones.robot import RobotState
 from envs.stepping_stones.sensors import Measurement
 from envs.stepping_stones.terrain import Boxes, Stones
 
-__all__ = ["StraightCourse"]
-
 Floats = NDArray[np.float64]
 
 
@@ -30,25 +28,21 @@ class StraightCourse:
         self._scale = np.array([config.foothold_forward_m, config.foothold_lateral_m])
 
     def begin(self, measurement: Measurement) -> Locomotion:
-        """See `Course`."""
         self._locomotion, self._along_m = Locomotion(measurement), 0.0
         return self._locomotion
 
     def boxes(self, clutter_m: tuple[Floats, Floats]) -> Boxes:
-        """See `Course`."""
         low, high = clutter_m
         stones = self.stones
         return np.concatenate([stones.low_m, low]), np.concatenate([stones.high_m, high]), None
 
     def near(self, boxes: Boxes, position_m: Floats, reach_m: tuple[float, float]) -> Boxes:
-        """See `Course`."""
         low, high, _ = boxes
         behind, ahead = reach_m
         near = (high[:, 0] > position_m[0] - behind) & (low[:, 0] < position_m[0] + ahead)
         return low[near], high[near], None
 
     def command(self, action: Floats) -> FootholdCommand:
-        """See `Course`."""
         return FootholdCommand(
             action[:8].reshape(2, 4).T * self._scale,
             float(action[8]) * self._config.lateral_speed_m_s,
@@ -62,24 +56,19 @@ class StraightCourse:
         return x + state.position_m[0]
 
     def margin_m(self, command: FootholdCommand, state: RobotState) -> Floats:
-        """See `Course`."""
         return self.stones.margin_m(self.nominal_x_m(state) + command.offsets_m[:, 0])
 
     def advance(self, position_m: Floats) -> float:
-        """See `Course`."""
         before, self._along_m = self._along_m, float(position_m[0])
         return self._along_m - before
 
     def distance_m(self) -> float:
-        """See `Course`."""
         return self._along_m
 
     def has_succeeded(self) -> bool:
-        """See `Course`."""
         return self._along_m >= self._config.success_distance_m
 
     def expert_action(self, state: RobotState) -> NDArray[np.float32]:
-        """See `Course`."""
         offsets, speed = expert_footholds(self.stones, self.nominal_x_m(state), state.position_m[1])
         action = np.zeros(9, np.float32)
         action[:4] = np.clip(offsets / self._config.foothold_forward_m, -1, 1)
@@ -87,9 +76,7 @@ class StraightCourse:
         return action
 
     def observed(self) -> Floats:
-        """See `Course`."""
         return np.zeros(0)
 
     def view(self, position_m: Floats) -> tuple[Floats, float]:
-        """See `Course`."""
         return np.array([position_m[0] + 0.1, 0.0]), 0.0

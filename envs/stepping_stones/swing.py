@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from envs.compiled import compiled
 
-__all__ = ["SwingLegs"]
-
 Floats = NDArray[np.float64]
 
 _PEAK, _DOWN = 0.45, 0.90  # swing progress at the highest point and above the foothold

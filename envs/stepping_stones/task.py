@@ -5,8 +5,6 @@ from pathlib import Path
 from envs.stepping_stones.config import SteppingStonesConfig
 from envs.task import DepthEdges, Outcome, Task, register
 
-__all__ = ["TASK"]
-
 TASK = Task(
     env_id="SteppingStones-v0",
     what=(

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from envs.stepping_stones.config import SteppingStonesConfig
 
-__all__ = ["FLOOR_M", "STONE_THICKNESS_M", "Body", "Boxes", "Stones", "draw_stones"]
-
 STONE_THICKNESS_M = 0.10
 FLOOR_M = -0.50
 """Height of the floor under the stones, whose tops are at 0, metres."""

@@ -11,8 +11,6 @@ from envs.stepping_stones.config import SteppingStonesConfig
 from envs.stepping_stones.path import Path
 from envs.stepping_stones.terrain import STONE_THICKNESS_M, Body, draw_stones
 
-__all__ = ["TurnedStones", "lay_stones"]
-
 Floats = NDArray[np.float64]
 
 _OUTER_LEG_M = 0.115  # from the path's middle to a leg's track: a gap is measured there

@@ -29,8 +29,6 @@ from envs.stepping_stones.locomotion import (
 from envs.stepping_stones.sensors import Measurement
 from envs.stepping_stones.stance_mpc import GRAVITY_M_S2
 
-__all__ = ["TwistCommand", "TwistLocomotion", "turn", "wrapped"]
-
 Floats = NDArray[np.float64]
 
 _COMMANDED_S = 0.05

@@ -14,8 +14,6 @@ from envs.stepping_stones.terrain import Boxes
 from envs.stepping_stones.turned_stones import TurnedStones
 from envs.stepping_stones.twist import TwistCommand, TwistLocomotion, turn
 
-__all__ = ["TwistCourse"]
-
 Floats = NDArray[np.float64]
 
 _NEAR_M = 1.5  # stones within it are all that a foot can reach
@@ -37,17 +35,14 @@ class TwistCourse:
 
     @property
     def is_over(self) -> bool:
-        """See `Course`."""
         return self._schedule.is_back
 
     def begin(self, measurement: Measurement) -> Locomotion:
-        """See `Course`."""
         still = TwistCommand(np.zeros((4, 2)), 0.0, self._schedule.speed_m_s, 0.0)
         self._locomotion = TwistLocomotion(measurement, still)
         return self._locomotion
 
     def boxes(self, clutter_m: tuple[Floats, Floats]) -> Boxes:
-        """See `Course`."""
         low, high, stones = *clutter_m, self.stones
         middle, half = (low + high) / 2, (high - low) / 2
         point, heading = self.path.at(middle[:, 0])
@@ -60,7 +55,6 @@ class TwistCourse:
         )
 
     def near(self, boxes: Boxes, position_m: Floats, reach_m: tuple[float, float]) -> Boxes:
-        """See `Course`."""
         low, high, yaw = boxes
         assert yaw is not None
         away = np.hypot(*((low + high)[:, :2] / 2 - position_m[:2]).T)
@@ -68,7 +62,6 @@ class TwistCourse:
         return low[near], high[near], yaw[near]
 
     def command(self, action: Floats) -> TwistCommand:
-        """See `Course`."""
         rate = float(action[9]) * self._config.yaw_rate_rad_s if self._config.turns else 0.0
         return TwistCommand(
             action[:8].reshape(2, 4).T * self._scale,
@@ -78,7 +71,6 @@ class TwistCourse:
         )
 
     def margin_m(self, command: FootholdCommand, state: RobotState) -> Floats:
-        """See `Course`."""
         assert isinstance(command, TwistCommand)
         nominal, heading = self._nominal_m(command, state)
         footholds = nominal + command.offsets_m @ turn(heading).T
@@ -92,21 +84,17 @@ class TwistCourse:
         return nominal + state.position_m[:2], heading
 
     def advance(self, position_m: Floats) -> float:
-        """See `Course`."""
         return self._schedule.advance(self.path.place(position_m).along_m)
 
     def distance_m(self) -> float:
-        """See `Course`."""
         return self._schedule.distance_m
 
     def has_succeeded(self) -> bool:
-        """See `Course`."""
         if self._config.walk_back:
             return self._schedule.is_back
         return self._schedule.distance_m >= self._config.success_distance_m
 
     def expert_action(self, state: RobotState) -> NDArray[np.float32]:
-        """See `Course`."""
         config, speed = self._config, self._schedule.speed_m_s
         lateral, rate = steer(self.path, state, speed)
         action = np.zeros(config.action_size, np.float32)
@@ -120,13 +108,11 @@ class TwistCourse:
         return action
 
     def observed(self) -> Floats:
-        """See `Course`."""
         yaw = self._locomotion.estimate.euler_rad[2]
         return np.array(
             [*self._locomotion.odometry_m, np.sin(yaw), np.cos(yaw), self._schedule.speed_m_s]
         )
 
     def view(self, position_m: Floats) -> tuple[Floats, float]:
-        """See `Course`."""
         place = self.path.place(position_m)
         return self.path.at(place.along_m + 0.1)[0], place.heading_rad

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 import attention
 import attention.linear
 from attention import ExactSoftmax, attention_matrix, feature_map, linear_attention, streaming
-from attention.linear import CHUNK
+from attention.causal import CHUNK
 from attention.matrix import kernel_estimates
 from attention.relative import relative_gradient
 from tests.attention.cases import doubles, features, rejects, tokens

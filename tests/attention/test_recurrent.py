@@ -10,9 +10,9 @@ from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import attention
+from attention.causal import CHUNK
 from attention.decoding import decode, initial_decoding_state
 from attention.decoding import prefill as prefill_tokens
-from attention.linear import CHUNK
 from attention.recurrent import LinearAttentionState, initial_state, prefill, step
 from tests.attention.cases import features, rejects
 

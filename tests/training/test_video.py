@@ -103,6 +103,13 @@ def test_an_environment_that_draws_nothing_is_shown_by_its_images():
     assert (frame[MARGIN + 300 :, 500:] == 0).all()
 
 
+def test_images_are_those_that_the_policy_reads():
+    with gymnasium.make("Picture-v0") as env:
+        policy = policies.build_for({"layout": {"rgb": "vector"}}, env)
+        frame = Scene(env).frame(env.reset(seed=2)[0], policy, "")
+    assert not frame.any()
+
+
 def test_without_images_there_is_no_video(tmp_path, capsys):
     words = ["--policy", "random", "--env", "tests.training.third_task:Bare-v0"]
     sentence = "Bare-v0 draws no rgb_array and its observations hold no images, so there is nothing"

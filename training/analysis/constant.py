@@ -15,8 +15,6 @@ from policies.common.scripted import Constant
 from training.collect.episode import run_episode
 from training.collect.seeds import VALIDATION_SEEDS_FROM
 
-__all__ = ["action_of", "best_constant", "candidates"]
-
 _MOST = 32
 """Largest number of candidates."""
 _GRID_DIMENSIONS = 3

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from envs import name_of, task_of
 from policies.common.geometry import published
 from policies.common.observation import ImageInput, Observations, flat
+from policies.common.policy_inputs import PolicyInputs
 from training.collect.episode import Policy
 from training.io.config import UserError
 from training.video.overlays import Inset, compose, side_by_side, with_memory
@@ -77,10 +78,9 @@ class Scene:
 
     def _images(self, policy: Policy | None) -> list[ImageInput]:
         """The images of the observation as the policy reads them."""
-        seen: Any = getattr(policy, "sight", None)
-        if seen is not None:
-            read: list[ImageInput] = seen.observations.image_parts
-            return read
+        inputs: Any = getattr(policy, "inputs", None)
+        if isinstance(inputs, PolicyInputs):
+            return inputs.observations.image_parts
         spaces = self._env.observation_space, self._env.action_space
         geometry = published(*spaces) if self._geometry is None else self._geometry
         try:
