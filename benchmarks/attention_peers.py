@@ -81,7 +81,7 @@ def _fast_transformers(dim: int, causal: bool, device: str) -> Attention:
 
 def _flash(elu: bool, dim: int, causal: bool, device: str) -> Attention:
     """Products by its kernel, of d features ELU(x) + 1 (Katharopoulos et al. 2020) or of features
-    of our FAVOR+. The kernel has no scale for each key, so those of keys are brought to one scale.
+    of our FAVOR+. The kernel has no scale per key, so keys are rescaled to one scale.
     """
     chunked = import_module("fla.ops.linear_attn").chunk_linear_attn
     ours = attention.feature_map("positive", dim, FEATURES).to(device)

@@ -6,7 +6,7 @@ One process for each checkout; every round asks both for each case, one right af
 that both see the same machine. Figures are least times over rounds, of CPU time of one thread:
 other work on the machine counts least there. A round goes through all cases before the next begins,
 so that a case's times are minutes apart: a neighbour's work may last for seconds. --before is a
-folder with an earlier commit, as of `git worktree add ../earlier COMMIT`.
+folder with an earlier commit, such as one made by `git worktree add ../earlier COMMIT`.
 """
 
 import math

@@ -127,7 +127,7 @@ def case(words: str) -> Call:
 
 
 def main() -> None:
-    """Answer until there are no more lines."""
+    """Answer lines of standard input until it ends."""
     torch.set_num_threads(1)
     answers, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:

@@ -18,7 +18,7 @@ EPISODE_S = 2.0
 
 
 def main() -> None:
-    """Answer until there are no more lines."""
+    """Answer lines of standard input until it ends."""
     env: Any = gymnasium.make(envs.STEPPING_STONES, episode_s=EPISODE_S).unwrapped
     throughput.walk(env, 0)
     print(json.dumps(str(Path(envs.__file__).resolve().parents[1])), flush=True)

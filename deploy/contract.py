@@ -38,7 +38,7 @@ def contract(
             "dtype": "float32",
             "plan": [[kind, count] for kind, count in step.plan],
             "seed": step.seed,
-            "generator": "MT19937, as deploy/search_noise.py draws; begins anew with each episode",
+            "generator": "MT19937, as deploy/search_noise.py draws; starts again with each episode",
         }
     return {
         "format": FORMAT,

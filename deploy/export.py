@@ -61,7 +61,7 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument(
         "--out", metavar="DIR", type=Path, help="folder (default exported/NAME); one that holds an "
-        "export is written anew",
+        "export is rewritten",
     )  # fmt: skip
     parser.add_argument(
         "--weights", choices=WEIGHTS, default="float32", help="what trained weights are stored in; "
@@ -91,7 +91,7 @@ def _parser() -> ArgumentParser:
         "--evaluation",
         metavar="FILE",
         type=Path,
-        help="evaluation.json that holds this policy: its success goes on the card",
+        help="evaluation.json that holds this policy; the card shows its success",
     )
     parser.add_argument(
         "--outside", choices=OUTSIDE, default="pass", help="what deploy.runtime does with observed "
@@ -266,5 +266,5 @@ def _report(found: Any, recurrent: bool, weights: str, outside: str) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line; its exit status, as of `exit_status`, and 1 where model and policy differ."""
+    """Run the command line; exit status as in `exit_status`, or 1 if model and policy differ."""
     return exit_status(lambda: run(argv))

@@ -28,7 +28,7 @@ _LONGEST_STACK = 64
 
 
 class StreamEndError(EOFError):
-    """A live camera gives no more frames."""
+    """A live camera has stopped delivering frames."""
 
 
 class Drawn:
@@ -276,7 +276,7 @@ def takes_images(port: Port) -> bool:
 
 
 def _stack(shape: tuple[int, ...]) -> tuple[int | None, tuple[int, ...]]:
-    """Axis of stacked frames, None without, and the shape of a frame."""
+    """Return the axis of stacked frames, None without a stack, and the shape of a frame."""
     if len(shape) == 4:
         return 0, shape[1:]
     if len(shape) != 3 or {shape[0], shape[2]} & {1, 3}:

@@ -127,7 +127,7 @@ def run(
 
     Raises:
         ValueError: one sentence, for an observation that does not match the contract, or whose
-            time stamp is of another clock.
+            time stamp comes from another clock.
         StaleError: for an observation that is too old if the policy's `late` is "error".
     """
     if hold < 0:
@@ -204,7 +204,7 @@ def _run(
 
 
 def _age_s(seen_s: float, clock: Callable[[], float], begun_s: float) -> float:
-    """Age of an observation. ValueError for a time stamp that is of another clock."""
+    """Return the age of an observation. Raises ValueError for a time stamp of another clock."""
     now_s = clock()
     age_s = now_s - seen_s
     if not -_AHEAD_S <= age_s <= _HOURS_S + max(0.0, now_s - begun_s):

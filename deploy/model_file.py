@@ -170,7 +170,7 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
 
 
 def _varint(data: memoryview, at: int, most: int) -> tuple[int, int]:
-    """A number of at most so many bytes, and where the next one begins."""
+    """Read a number of limited size; return it and the offset of the next one."""
     value = 0
     for shift in range(0, 7 * most, 7):
         byte = data[at]

@@ -209,7 +209,7 @@ def _roundings_off(
 
 
 def _off(numbers: Tensor, roundings: float, generator: torch.Generator) -> Tensor:
-    """Each by so many roundings larger or smaller; whole numbers as they are."""
+    """Move each float by random numbers of roundings up or down; integers stay unchanged."""
     if not numbers.is_floating_point():
         return numbers
     signs = torch.randint(2, numbers.shape, generator=generator) * 2 - 1

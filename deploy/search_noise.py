@@ -2,7 +2,7 @@
 
 PyTorch's generator is a Mersenne Twister seeded as NumPy's old one. A uniform float32 is the lower
 24 bits of a number. Normal numbers are made of uniform ones, 16 at a time, by the transform of Box
-and Muller (1958); a rest of fewer than 16 is made by drawing the last 16 anew.
+and Muller (1958); a remainder of fewer than 16 is made by redrawing the last 16.
 """
 
 from collections.abc import Sequence

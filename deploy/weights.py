@@ -85,7 +85,7 @@ def _transpose(graph: Any, trained: Set[str]) -> None:
     from onnx import numpy_helper
 
     weights = {tensor.name: tensor for tensor in _weights(graph, trained)}
-    del graph.value_info[:]  # shapes, which hold no more
+    del graph.value_info[:]  # shapes, which are no longer valid
     for node in list(graph.node):
         if node.op_type != "Transpose" or node.input[0] not in weights:
             continue

@@ -141,7 +141,7 @@ def _disconnect(number: int, window_of: int | None) -> None:
 
 def _closed(*_: Any, **__: Any) -> NoReturn:
     raise pybullet.error(
-        "Not connected to physics server: the environment was closed; make another to go on"
+        "Not connected to physics server: the environment was closed; make another to continue"
     )
 
 

@@ -19,7 +19,7 @@ Function = TypeVar("Function", bound=Callable[..., object])
 def compiled(function: Function) -> Function:
     """Compile a function of arrays, tuples and numbers at its first call, for the types that come.
 
-    What is compiled is kept on disk, and made anew where the function's own file has changed: of
+    Compiled code is cached on disk, and compiled again if the function's file has changed: of
     other files it may use nothing that is compiled. Where nothing can be kept, or what was kept
     cannot be read, each process compiles. Division by zero is inf or NaN, as NumPy's. The
     environment variable NUMBA_DISABLE_JIT=1 leaves the function as it is.

@@ -66,7 +66,7 @@ class Outcome:
 
     @property
     def full_label(self) -> str:
-        """Its words where nothing else says what it is of: "share of balls in bowls"."""
+        """Its full name where the context does not define it: "share of balls in bowls"."""
         if self.kind == "share" and self.of:
             return f"share of {self.of} {self.label}"
         return self.axis_label

@@ -68,7 +68,7 @@ class FitProgress(Progress):
 
 @contextmanager
 def seeded(seed: int, step: int) -> Any:
-    """Seed PyTorch's generator in the block, for dropout and the like, from these two numbers."""
+    """Seed PyTorch's generator in the block, for dropout and similar layers."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed((seed * 1_000_003 + step) % 2**63)
         yield

@@ -48,5 +48,5 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line; its exit status, as of `exit_status`."""
+    """Run the command line and return the exit status of `exit_status`."""
     return exit_status(lambda: run(argv))

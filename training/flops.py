@@ -224,7 +224,7 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 
 def _write(out: str, text: str) -> None:
-    """Write --json, whole or not at all, but into a pipe or a device as it comes."""
+    """Write --json atomically; a pipe or a device is written directly."""
     try:
         path = led_to(Path(out))
         if path.is_file() or not path.exists():
@@ -236,5 +236,5 @@ def _write(out: str, text: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line; its exit status, as of `exit_status`."""
+    """Run the command line and return the exit status of `exit_status`."""
     return exit_status(lambda: run(argv))

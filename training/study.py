@@ -1,4 +1,4 @@
-"""Train variants alike over several seeds, evaluate them on the same scenes, and write a report.
+"""Train and evaluate variants in the same way over several seeds, and write a report.
 
 python -m training.study --config configs/studies/stepping_stones.yaml
 

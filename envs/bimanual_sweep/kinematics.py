@@ -112,7 +112,7 @@ class SerialArm:
     ) -> tuple[Floats, Floats]:
         """Joint angles near `joints_rad` that bring the tip to a pose, and the error that is left.
 
-        Angles stay inside their limits. The error is as of `error`.
+        Angles stay inside their limits. The error is that of `error`.
         """
         joints = joints_rad
         for _ in range(iterations):

@@ -1,6 +1,6 @@
 """The table, the bowls and the balls in PyBullet, with the two arms: build, read, advance.
 
-The scene is built anew for every episode: after that it does not depend on what happened before.
+The scene is rebuilt for every episode, so it does not depend on earlier episodes.
 """
 
 import math

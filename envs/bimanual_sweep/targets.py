@@ -90,7 +90,7 @@ class ToolTargets:
         joints_rad = []
         for side, model in enumerate(self._models):
             joints, now = found[side], self.joints_rad[side]
-            if joints is None:  # go on to where the target stays
+            if joints is None:  # fall back to the unchanged target
                 joints = self._follow(model, self.poses[side], now)
             else:
                 self.poses[side] = wanted[side]

@@ -26,7 +26,7 @@ class CarRacingConfig:
     episode_frames: int = Field(default=1000, ge=1, le=10**6)
     """Length of an episode, frames of 20 ms; it is truncated then."""
     patience_frames: int | None = Field(default=None, ge=1)
-    """An episode is terminated after so many frames without a new tile of track; null: it is not,
+    """Frames without a new tile of track after which an episode is terminated; null: it is not,
     as in CarRacing-v3. Training learns faster where it need not watch a lost car."""
     distraction: Literal["none", "colour", "bars", "blob"] = "none"
     """What AttentionAgent (Tang, Nguyen and Ha 2020) was tried with: track and grass of other

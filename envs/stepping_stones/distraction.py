@@ -2,8 +2,8 @@
 
 False returns are rectangles of 2 to 5 pixels a side that report one wrong depth, log-uniform
 between half of the nearest depth in them and `camera_far_m`: on a stone about a third lie too near,
-in a gap about half. They are drawn anew for every image, as mismatches of stereo, flying pixels
-and multipath are: these hang on a pixel's noise and on exact angles, and a trotting robot sees
+in a gap about half. They are redrawn for every image, as mismatches of stereo, flying pixels
+and multipath are: these depend on a pixel's noise and on exact angles, and a trotting robot sees
 neither twice.
 
 Dropped blocks are rectangles of 4 to 8 pixels a side that return nothing, so `camera_far_m`. They

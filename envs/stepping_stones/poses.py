@@ -1,6 +1,6 @@
 """True and observed poses of the cameras in an episode.
 
-A camera is never mounted exactly as in the drawing. Its pitch and its position may be drawn anew
+A camera is never mounted exactly as in the drawing. Its pitch and its position may be redrawn
 in each episode, and a policy may observe them with an error.
 """
 

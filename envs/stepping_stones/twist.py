@@ -133,7 +133,7 @@ class TwistLocomotion(Locomotion):
         """The commanded rate, and what is lacking of the heading that it should have led to."""
         limit, yaw = YAW_RATE_LIMIT_RAD_S, float(self.estimate.euler_rad[2])
         lacking = min(max(wrapped(self._heading_rad - yaw), -limit), limit)
-        self._heading_rad = yaw + lacking  # no more is held against it
+        self._heading_rad = yaw + lacking  # larger errors are ignored
         return self._command.yaw_rate_rad_s + lacking
 
     @property

@@ -5,8 +5,8 @@
 #   sbatch --array=0-4 examples/clusters/slurm.sh es configs/stepping_stones.yaml runs/walk popsize=16
 #
 # A minute before its time is over, or when it is pre-empted, the job stops training, which loses
-# at most the iteration under way, and queues itself again. The same script then goes on: a resumed
-# run comes to the same, bit for bit, whatever number of cores it gets.
+# at most the iteration under way, and queues itself again. The same script then continues: a resumed
+# run gives the same result, bit for bit, for any number of cores.
 #SBATCH --job-name=foveate
 #SBATCH --nodes=1
 #SBATCH --ntasks=1

@@ -4,7 +4,7 @@
 #   sbatch --nodes=4 examples/clusters/slurm_ray.sh configs/stepping_stones.yaml runs/wide popsize=128
 #
 # Ray asks for the token in ~/.ray/auth_token, which all nodes see in the home directory. The rest is
-# as in slurm.sh: the job queues itself again, and goes on with as many nodes as it then gets.
+# as in slurm.sh: the job queues itself again, and continues with as many nodes as it then gets.
 #SBATCH --job-name=foveate-ray
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1

@@ -191,7 +191,7 @@ class SampledSoftmaxConfig(LanguageConfig):
     """Training with a few sampled words in place of all."""
 
     proposal: ProposalSettings | None = None
-    """How words are sampled; null: not at all, the full softmax."""
+    """Sampling of words; null: no sampling, the full softmax."""
     negatives: int = Field(default=40, ge=1)
     """Words drawn for a token beside the true one."""
     correct_true: bool = True
@@ -215,7 +215,7 @@ class SoftmaxErrorsConfig(LanguageConfig):
     queries: int = Field(default=500, ge=1)
     """Outputs for test tokens that are measured, evenly spaced."""
     length: float | None = Field(default=None, gt=0)
-    """Queries and keys are brought to this length before; null: as they are."""
+    """Length that queries and keys are scaled to; null: unchanged."""
     draws: int = Field(default=10, ge=1)
     """Draws of the random vectors; errors are means over them."""
 

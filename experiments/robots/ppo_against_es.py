@@ -40,7 +40,7 @@ SEEDS, EPISODES = 3, 100
 _PORTION = 10
 """Iterations trained in one go: between them the cost is written down."""
 _LONGER = 4
-"""Iterations to come may take so many times the steps of those before, as episodes get longer."""
+"""Factor by which later iterations may take more steps than earlier ones: episodes get longer."""
 _STRETCHES = 15
 """Points of a drawn curve: means over as long stretches of the training."""
 

@@ -216,7 +216,7 @@ def sets_of(names: Sequence[str], quick: bool) -> Sequence[str]:
 
 
 def measure(arguments: Arguments) -> Row:
-    """The figures of each set, and how many draws they are of."""
+    """Return the figures of each set, and the number of draws behind them."""
     quick, seed = arguments.quick, arguments.seed
     repeats = arguments.repeats or (20 if quick else 500)
     crt_repeats = arguments.crt_repeats or (5 if quick else 50)

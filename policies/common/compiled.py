@@ -83,7 +83,7 @@ class CompiledDecision:
         self._state: _State | None = None
 
     def __reduce__(self) -> tuple[type["CompiledDecision"], tuple[int | None]]:
-        return type(self), (self.after,)  # copies and other processes trace anew
+        return type(self), (self.after,)  # copies and other processes trace again
 
     def __call__(
         self,

@@ -29,7 +29,7 @@ Mask = NDArray[np.bool_]
 
 _DISTANCE = 1 / 3  # larger shares of the image are background, not holes
 _ALIKE = float(np.log(1.08))  # depths within 8 % are of one thing
-_ROWS, _REACH = 24, 2  # things move by so many pixels at most in an image of so many
+_ROWS, _REACH = 24, 2  # things move by at most _REACH pixels in an image of _ROWS rows
 _REST = 1e-4
 _LEAST, _FARTHEST = np.float32(1e-3), 1e6
 _BYTE = 255.0

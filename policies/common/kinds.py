@@ -112,4 +112,4 @@ PolicySettings = Annotated[
     | Annotated[CustomPolicyConfig, Tag(COMPONENT)],
     Discriminator(_tag),
 ]
-"""Policies that every trainer takes which needs no more than that they act."""
+"""Settings of policies for trainers that require only actions."""

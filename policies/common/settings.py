@@ -180,7 +180,7 @@ class SeeingConfig:
     image_crop: tuple[NotNegative, NotNegative, NotNegative, NotNegative] = (0, 0, 0, 0)
     """Pixels left out of every image at the top, bottom, left and right."""
     image_px: tuple[Positive, Positive] | None = None
-    """Height and width that every image is brought to, by means over areas; null: as it is."""
+    """Height and width that every image is resized to, by means over areas; null: not resized."""
     grey: bool = False
     """Bring colours to one channel, by the eye's weights for red, green and blue."""
     repair: Repair = "none"

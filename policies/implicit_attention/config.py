@@ -46,7 +46,7 @@ class PolicyConfig(SeeingConfig):
     qk_dim: int = Field(default=4, ge=2, le=256)
     """Dimension d of queries and keys."""
     qk_lengths: Literal["unit", "learned"] = "unit"
-    """Queries and keys are brought to length 1 (Hybrid Random Features, appendix K), or keep the
+    """Queries and keys are scaled to length 1 (Hybrid Random Features, appendix K), or keep the
     length that their weights give them, divided by d^(1/4) and at most 4 (as softmax attention of
     q.k / sqrt(d)). Lengths tell tokens of one direction apart."""
     init_keys: Literal["random", "opposed"] = "random"

@@ -19,7 +19,7 @@ from policies.common.limits import reserve
 
 _INIT_STD = 0.2  # the scale is free (normalised); small against a search's steps, it binds less
 _LONGEST = 4.0  # of learned lengths: exp(|q| |k|) stays far from overflow, whatever a search tries
-_SHORTEST = 1e-12  # of vectors that are brought to length 1
+_SHORTEST = 1e-12  # of vectors that are scaled to length 1
 _SOFTNESS = 0.25  # of the gate through which gradients pass, in standard deviations of the scores
 
 

@@ -177,7 +177,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
     ) -> tuple[Tensor, Remembered]:
         """The memory's output at each step, (batch, steps, k), and its next state, without
         gradients."""
-        if not self.config.carries:  # every step by itself
+        if not self.config.carries:  # steps are independent
             each = {key: part.flatten(0, 1).unsqueeze(1) for key, part in observations.items()}
             alone = starts.new_ones(starts.numel(), 1)
             found, seen = self._in_order(each, alone, self._nothing(starts.numel()))

@@ -25,7 +25,7 @@ class Remade(NamedTuple):
     def sentence(self, name: str) -> str:
         """The error message for the `name` of this policy."""
         return (
-            f"{name} no longer comes with the package; this makes it anew, as {self.path}: "
+            f"{name} no longer comes with the package; this trains it again, as {self.path}: "
             f"{self.command}"
         )
 

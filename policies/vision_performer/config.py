@@ -180,8 +180,8 @@ class PooledPolicyConfig(SeeingConfig):
     qk_length: float | None = Field(default=1.0, gt=0, le=1e6)
     """Length that queries and keys are scaled to; null: divided by head_dim**0.25 instead."""
     patch_readout: int = Field(default=0, ge=0, le=2**13)
-    """Numbers that the controller is given of each token after the last block, in their places; 0:
-    of the tokens' mean instead, all places alike."""
+    """Numbers per token that the controller receives after the last block, by place; 0: it receives
+    the mean of all tokens instead."""
     controller: ComponentName = "auto"
     """A small dense network (mlp, auto), a recurrent one (lstm, gru), or a custom one
     (module:Class)."""

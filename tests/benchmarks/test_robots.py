@@ -80,7 +80,7 @@ def test_a_policy_that_cannot_see_refuses(agent, monkeypatch):
     assert moved_cameras.rows(walked)[1] == "| narrow | refused | | | |"
 
 
-def test_losses_are_told_from_chance():
+def test_losses_are_distinguished_from_chance():
     own = np.ones(100)
     worse = (np.random.default_rng(0).random(100) < 0.7).astype(float)
     like = np.concatenate(([0, 0], own[2:]))

@@ -128,7 +128,7 @@ def test_a_wall_clock_can_be_given(folder):
     assert times.late == 2
 
 
-def test_a_recording_is_played_again_and_its_episodes_begin_anew(folder, tmp_path):
+def test_a_recording_is_played_again_and_its_episodes_start_again(folder, tmp_path):
     policy = Policy(folder)
     source = Recorded(recording(tmp_path / "seen.npz"), policy.contract.inputs)
     actions = []
@@ -390,7 +390,7 @@ def test_a_damaged_recording_is_one_sentence(folder, tmp_path, capsys, data):
 @pytest.mark.parametrize(
     "text", ["#EXTM3U\n/etc/passwd\n", "ffconcat version 1.0\nfile a.mp4\n", "<MPD>", "v=0\n", None]
 )
-def test_a_film_is_no_pipe_and_no_list_of_other_files(tmp_path, text):
+def test_a_video_is_no_pipe_and_no_list_of_other_files(tmp_path, text):
     path = tmp_path / "film.mp4"
     os.mkfifo(path) if text is None else path.write_text(text)
     for source in (path, f"file:{path}", tmp_path):

@@ -68,7 +68,7 @@ def test_idle_drive_is_added_to_the_drive() -> None:
 
 
 @pytest.mark.parametrize("frames", [1, 6, 8])
-def test_an_episode_is_cut_at_its_length_and_its_last_picture_is_drawn(frames: int) -> None:
+def test_an_episode_is_cut_at_its_length_and_its_last_image_is_drawn(frames: int) -> None:
     env, stock = _make(episode_frames=frames), _make(action_repeat=1)
     env.reset(seed=1)
     stock.reset(seed=1)
@@ -98,7 +98,7 @@ def test_a_car_that_gets_nowhere_ends_an_episode_only_where_patience_is_set() ->
 
 
 @pytest.mark.parametrize("kind", ["colour", "bars", "blob"])
-def test_a_distraction_changes_the_picture_and_not_the_drive(kind: str) -> None:
+def test_a_distraction_changes_the_image_and_not_the_drive(kind: str) -> None:
     plain, distracted = _make(), _make(distraction=kind)
     before, _ = plain.reset(seed=7)
     seen, _ = distracted.reset(seed=7)

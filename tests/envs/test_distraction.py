@@ -58,7 +58,7 @@ def test_what_the_lies_report():
     assert set(np.unique(dropped)) == {np.float32(0.4), np.float32(FAR_M)}
 
 
-def test_false_returns_are_new_in_every_picture_and_blocks_stay_for_five():
+def test_false_returns_are_new_in_every_image_and_blocks_stay_for_five():
     """A pixel lies again in the next image by chance, or because its patch stayed."""
     for kind, stays in (("false_returns", 0.0), ("dropped_blocks", 0.8)):
         lying = pictures(**{kind: 0.05}, count=2000) != np.float32(0.4)
@@ -152,7 +152,7 @@ def test_more_clutter_holds_the_boxes_of_less():
         np.testing.assert_array_equal(less, more[:13])
 
 
-def test_clutter_is_a_picture_and_no_body(honest):
+def test_clutter_is_an_image_and_no_body(honest):
     with make(clutter_per_m=20.0) as env, make() as plain:
         for each in (env, plain):
             each.reset(seed=1)

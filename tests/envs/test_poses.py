@@ -54,7 +54,7 @@ def test_one_setting_does_not_change_what_another_draws():
     assert errors == [drawn.error_deg for drawn in both]
 
 
-def test_the_picture_is_that_of_a_camera_fixed_at_the_drawn_pose():
+def test_the_image_is_that_of_a_camera_fixed_at_the_drawn_pose():
     seen, geometry = start(camera_pose_told=True, **DRAWN)
     x, y, z, pitch, yaw, roll = seen["camera_pose"].astype(float)
     assert (yaw, roll) == (0, 0)

@@ -45,7 +45,7 @@ def reference(camera, base, rotation, low, high):
     return image
 
 
-def test_default_pictures_are_what_they_were_to_the_bit():
+def test_default_images_are_what_they_were_to_the_bit():
     with quiet() as env:
         seen, world = env.reset(seed=4)[0], env.unwrapped
         assert list(seen) == ["depth", "proprio"]
@@ -56,7 +56,7 @@ def test_default_pictures_are_what_they_were_to_the_bit():
             np.testing.assert_array_equal(image, expected)
 
 
-def test_many_boxes_in_fine_pictures_are_what_they_are_one_by_one(monkeypatch):
+def test_many_boxes_in_fine_images_are_what_they_are_one_by_one(monkeypatch):
     """Where a box can be seen is reckoned first, there; no pixel may depend on it."""
     rng = np.random.default_rng(0)
     stones = draw_stones(SteppingStonesConfig(), (0.1, 0.2), rng)
@@ -187,7 +187,7 @@ def test_cameras_that_make_no_sense_are_one_sentence(settings, message):
 SIDE = {"eye_m": (1.0, 0.4, 1.0), "height_px": 240, "width_px": 300, "fov_deg": 60.0}
 
 
-def test_the_sweep_has_a_picture_of_every_camera():
+def test_the_sweep_has_an_image_of_every_camera():
     with sweeps.make(images=True, image_px=250, balls=8, extra_cameras={"side": SIDE}) as env:
         observation, _ = env.reset(seed=3)
         assert env.observation_space.contains(observation)

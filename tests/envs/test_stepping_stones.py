@@ -290,7 +290,7 @@ def test_close_twice():
     env.unwrapped.close()
 
 
-def test_rendering_shows_a_picture_and_changes_nothing(env, shown):
+def test_rendering_shows_an_image_and_changes_nothing(env, shown):
     pictures = []
 
     def act(env):

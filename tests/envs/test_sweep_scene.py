@@ -168,7 +168,7 @@ def test_nothing_but_balls_and_bowls_is_red_or_green():
     env.close()
 
 
-def test_pictures_move(seeing):
+def test_images_move(seeing):
     """No image is constant, and two in a row differ where the tools are."""
     first = seeing.reset(seed=1)[0]["rgb"]
     assert np.ptp(first, axis=(0, 1)).min() > 100
@@ -178,7 +178,7 @@ def test_pictures_move(seeing):
 
 
 @pytest.mark.parametrize("size", [50, 123])
-def test_size_of_the_picture(size):
+def test_size_of_the_image(size):
     env = make(images=True, image_px=size)
     rgb = env.reset(seed=0)[0]["rgb"]
     assert rgb.shape == (size, size, 3) == env.observation_space["rgb"].shape
@@ -186,7 +186,7 @@ def test_size_of_the_picture(size):
     env.close()
 
 
-def test_without_pictures_none_is_drawn(env, seeing, monkeypatch):
+def test_without_images_none_is_drawn(env, seeing, monkeypatch):
     drawn = []
     monkeypatch.setattr(SweepCamera, "begin", lambda *_: drawn.append("the table"))
     monkeypatch.setattr(SweepCamera, "image", lambda *_: drawn.append("a picture"))

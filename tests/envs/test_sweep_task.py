@@ -82,7 +82,7 @@ def test_two_environments_do_not_disturb_each_other(env):
     assert fingerprint(env, 8) == alone
 
 
-def test_pictures_change_nothing_else(env):
+def test_images_change_nothing_else(env):
     """With and without them, the tools and the balls go the same way."""
 
     def way(env):
@@ -133,7 +133,7 @@ def test_arrays_are_the_callers_own(seeing):
             assert not any(np.shares_memory(part, other[key]) for other in observations[:i])
 
 
-def test_black_pictures_are_the_callers_own(env):
+def test_black_images_are_the_callers_own(env):
     first = env.reset(seed=1)[0]["rgb"]
     assert not first.any()
     first[:] = 1

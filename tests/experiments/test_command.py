@@ -63,7 +63,7 @@ def test_all_variants_and_seeds_are_trained_once_for_a_table_and_a_page(
     assert (out.parent / "kept" / "table.csv").read_bytes() == (out / "table.csv").read_bytes()
 
 
-def test_uptraining_begins_with_the_other_arms_weights_and_its_own_map(experiment, clothes):
+def test_uptraining_begins_with_the_other_variants_weights_and_its_own_map(experiment, clothes):
     few = ("--set", "seeds=[0]", "quick={fitting.steps: 1, fitting.learning_rate: 1.0e-12}")
     assert main(arguments(experiment, clothes, *few)) == 0
     rows = table_in(experiment.parent / "out")
@@ -72,7 +72,9 @@ def test_uptraining_begins_with_the_other_arms_weights_and_its_own_map(experimen
     assert positive != oprf
 
 
-def test_some_arms_bring_what_they_begin_with_and_the_rest_can_follow(experiment, clothes, capsys):
+def test_some_variants_bring_what_they_begin_with_and_the_rest_can_follow(
+    experiment, clothes, capsys
+):
     assert main(arguments(experiment, clothes, *FEW, "--arms", "oprf")) == 0
     out = experiment.parent / "out"
     assert [row["arm"] for row in table_in(out)] == ["exact", "oprf"]

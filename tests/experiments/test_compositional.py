@@ -145,7 +145,7 @@ def test_cuts_are_from_the_middle_or_shifted_and_mirrored_by_the_generator():
     assert torch.equal(steps, expected.expand(400, -1, -1))
 
 
-def test_brightness_and_contrast_of_a_picture_do_not_matter():
+def test_brightness_and_contrast_of_an_image_do_not_matter():
     pictures = random_pictures(2) // 4
     assert torch.allclose(whiten(pictures), whiten(3 * pictures + 20), atol=1e-5)
     assert torch.equal(whiten(torch.full((1, 5, 5), 9)), torch.zeros(1, 5, 5))

@@ -56,7 +56,7 @@ def drawn(data, count=8, seed=0, **settings):
     return draw(of, count, StringSettings(**settings), np.random.default_rng(seed))
 
 
-def test_the_command_learns_all_arms_and_counts_what_attention_costs(experiment, data):
+def test_the_command_learns_all_variants_and_counts_what_attention_costs(experiment, data):
     out = experiment.parent / "out"
     assert main([str(experiment), "--data", data, "--out", str(out)]) == 0
     exact, none, clustered = rows = table_in(out)
@@ -66,7 +66,7 @@ def test_the_command_learns_all_arms_and_counts_what_attention_costs(experiment,
     assert int(exact["flops"]) - int(exact["attention_flops"]) > int(none["flops"])
 
 
-def test_clusters_are_fitted_at_their_step_and_an_interrupted_arm_comes_to_the_same(
+def test_clusters_are_fitted_at_their_step_and_an_interrupted_variant_gives_the_same(
     experiment, data, tmp_path
 ):
     config = load_config(experiment)

@@ -107,7 +107,7 @@ def test_what_changes_counts_at_once(change):
     assert is_traced(policy)
 
 
-def test_statistics_that_are_written_again_are_read_without_tracing_anew():
+def test_statistics_that_are_written_again_are_read_without_tracing_again():
     """Whether there are any decides what is done, and that is read where they were written."""
     policy, _ = long_lived(controller="mlp")
     statistics(policy)
@@ -120,7 +120,7 @@ def test_statistics_that_are_written_again_are_read_without_tracing_anew():
         assert (policy._compiled._run is run) == (len(observations["proprio"]) > 1)
 
 
-def test_maps_that_are_written_again_are_read_without_tracing_anew():
+def test_maps_that_are_written_again_are_read_without_tracing_again():
     """As a search's workers write those of the iteration before every episode."""
     policy, _ = long_lived(controller="mlp", feature_map="positive")
     run, state = policy._compiled._run, policy.state_dict()

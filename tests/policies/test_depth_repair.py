@@ -106,7 +106,7 @@ def test_what_comes_into_view_is_believed_when_it_is_seen_again():
     np.testing.assert_array_equal(seen[3], box)
 
 
-def test_a_picture_of_which_all_is_lost_is_far_unless_one_came_before():
+def test_an_image_of_which_all_is_lost_is_far_unless_one_came_before():
     wall, lost = np.float32([[[0.8]], [[np.nan]]]) * np.ones((24, 32), np.float32)
     holes, full = repair_of("holes", (24, 32)), repair_of("full", (24, 32))
     assert (holes({"depth": lost})["depth"] == FAR_M).all()
@@ -145,7 +145,7 @@ def test_whole_millimetres_are_repaired_as_such(nothing):
 @pytest.mark.parametrize(
     ("layout", "axes"), [("HW", ()), ("HWC", (1,)), ("CHW", (0,)), ("TCHW", (0, 0))]
 )
-def test_pictures_may_lie_in_any_order_of_axes(layout, axes):
+def test_images_may_lie_in_any_order_of_axes(layout, axes):
     true = walk(24, 32, steps=8)[:, 0]
     reported = lied(true[:, None], 0.1, 0.1)[:, 0]
     expected = repaired("full", reported, "HW")
@@ -176,7 +176,7 @@ def test_what_is_no_depth_is_left_alone_and_without_depth_repair_is_refused():
         policies.build({"repair": "all"}, OBSERVATIONS, ACTIONS)
 
 
-def test_a_policy_sees_repaired_pictures_and_forgets_them_with_the_episode():
+def test_a_policy_sees_repaired_images_and_forgets_them_with_the_episode():
     plain, mending = make(), make(repair="full")
     reported = lied(walk(24, 32, steps=12), 0.2, 0.1)
     seen = [{**observation(), "depth": pictures} for pictures in reported]

@@ -97,7 +97,7 @@ def test_odometry_integrates_velocity_and_begins_again_with_the_episode():
     torch.testing.assert_close(found, torch.tensor([[0.33, 0.38, 0.42, 0.05, 0.15]]))
 
 
-def test_a_picture_that_shows_nothing_is_not_written(stones, walk):
+def test_an_image_that_shows_nothing_is_not_written(stones, walk):
     policy = build(stones, memory="grid")
     dark = {**walk[0][0], "depth": np.full((1, 24, 32), 1.5, np.float32)}
     seen = policy.ground(policy._one(dark))

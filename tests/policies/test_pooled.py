@@ -106,7 +106,7 @@ def test_tokens_meet_by_attention_alone():
         assert bool(moved[1:].any()) == attend
 
 
-def test_attention_is_a_picture_that_adds_up():
+def test_attention_is_an_image_that_adds_up():
     observed, acts = SPACES["colours"]
     policy = policies.build(PooledPolicyConfig(patch=(7, 6)), observed, acts)
     shares = policy.attention_map(seeing(observed))

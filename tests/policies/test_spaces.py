@@ -222,7 +222,7 @@ def test_a_scale_that_nothing_tells_is_refused():
         build({"image_crop": (4, 4, 0, 0)}, unbounded, ACTIONS["bounded"])
 
 
-def test_a_smaller_grey_picture_is_its_means():
+def test_a_smaller_grey_image_is_its_means():
     """The control of the driving task: 8 x 8 grey, no attention."""
     policy = build(
         {"image_px": (8, 8), "grey": True, "selection": "all", "hidden": (), "patch": (1, 1),

@@ -72,7 +72,7 @@ def test_a_pixel_is_kept_where_one_of_its_patches_is():
     assert torch.equal(kept[0, 0, 0], expected)
 
 
-def test_pictures_of_several_sizes_make_tokens_of_one_length():
+def test_images_of_several_sizes_make_tokens_of_one_length():
     parts = [(2, (1, 8, 12)), (1, (3, 10, 6))]
     tokens = PatchTokens(parts, (4, 4))
     seen = [images_of(count, *shape) for count, shape in parts]

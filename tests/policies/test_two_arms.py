@@ -27,7 +27,7 @@ def test_halves_come_back():
 
 
 def data(count=200):
-    """Arms that move together by anything, and differ by little."""
+    """Arms with any common motion and small differences."""
     rng = np.random.default_rng(0)
     together, apart = rng.uniform(-1, 1, (count, 2)), 0.1 * rng.uniform(-1, 1, (count, 2))
     actions = np.concatenate((together + apart, together - apart), -1) * LIMITS / 1.1

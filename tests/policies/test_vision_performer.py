@@ -43,7 +43,7 @@ def test_patches_are_exact_in_bfloat16_products():
     assert 0 < error < 0.02
 
 
-def test_places_are_told_apart():
+def test_places_are_distinguished():
     codes = sinusoidal_positions((20, 20), 64)
     assert codes.shape == (400, 64)
     distance = torch.cdist(codes, codes) + 99 * torch.eye(400)

@@ -123,7 +123,7 @@ def test_the_published_cameras_at_any_resolution_are_read_as_they_are(factor, sh
     assert torch.equal(policy.inputs.votes.view([depth.unsqueeze(2)])[:, :, 0], depth)
 
 
-def test_finer_pictures_of_turned_cameras_make_a_finer_view():
+def test_finer_images_of_turned_cameras_make_a_finer_view():
     pitch = np.radians(15)
     turn = np.array(
         [[np.cos(pitch), 0, -np.sin(pitch)], [0, 1, 0], [np.sin(pitch), 0, np.cos(pitch)]]

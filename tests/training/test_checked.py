@@ -215,7 +215,7 @@ def test_an_environment_may_reuse_the_memory_of_its_observations():
     assert [found[0] for found in seen] == [*range(STEPS)]
 
 
-def test_success_at_the_end_and_success_once_are_told_apart(tmp_path, capsys):
+def test_success_at_the_end_and_success_once_are_distinguished(tmp_path, capsys):
     words = ["--policy", "random", "--env", FUZZED, "--episodes", "1"]
     for value, once in (("1", 1.0), ("0", None)):
         here = ["--set", "where=success", f"change={value}", f"at={AT}"]
@@ -284,7 +284,7 @@ def test_sight_says_it():
         ),
     ],
 )
-def test_a_frame_that_is_no_picture_is_one_sentence(frame, sentence, tmp_path, monkeypatch, capsys):
+def test_a_frame_that_is_no_image_is_one_sentence(frame, sentence, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(fuzzed_env.FuzzedEnv, "frame", frame)
     film = ["--video", str(tmp_path / "film.mp4"), "--env", FUZZED]
     refused(capsys, rollout, ["--policy", "random", *film], sentence)

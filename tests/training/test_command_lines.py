@@ -88,7 +88,7 @@ def test_none_is_named_where_no_configuration_suits(tmp_path, capsys):
     assert [words[2] for words in printed(capsys)] == ["training.demos"]
 
 
-def test_an_evaluation_without_a_run_directory_is_written_where_it_is_told(tmp_path, monkeypatch):
+def test_an_evaluation_without_a_run_directory_is_written_where_out_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     task = ["--env", "tests.training.walk_env:Walk-v0", "--episodes", "1"]
     assert evaluate.main(["--policy", "blind", *task]) == 0

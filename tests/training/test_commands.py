@@ -48,7 +48,7 @@ def run(tmp_path_factory, recipe):
     return directory
 
 
-def test_a_picture_shows_a_quarter_kept_and_the_rest_red(run, tmp_path, capsys):
+def test_an_image_shows_a_quarter_kept_and_the_rest_red(run, tmp_path, capsys):
     out = tmp_path / "still.png"
     assert rollout.main([str(run), "--video", str(out), "--still-s", "0.2", *SHORT]) == 0
     assert "after 6 steps" in capsys.readouterr().out
@@ -170,7 +170,7 @@ def test_a_trained_policy_cannot_be_varied(run, capsys):
     refused(capsys, flops, given, f"--vary changes YAML configurations; {run} is")
 
 
-def test_flops_of_policies_of_one_name_are_told_apart(run, tmp_path, capsys):
+def test_flops_of_policies_of_one_name_are_distinguished(run, tmp_path, capsys):
     same = tmp_path / run.name
     same.symlink_to(run)
     assert flops.main([str(run), str(same), "--calls", "1"]) == 0

@@ -93,7 +93,7 @@ def test_info_neither_replaces_what_was_measured_nor_stops_the_writing(tmp_path,
     assert all("speed" not in record and record["clock"] == 2 for record in records)
 
 
-def test_the_command_writes_figures_and_picture(tmp_path, capsys):
+def test_the_command_writes_figures_and_image(tmp_path, capsys):
     out = tmp_path / "new" / "place"
     arguments = ["--policy", "oracle", "--policy", "blind", "--episodes", "3", "--out", str(out)]
     assert main([*arguments, *WALK]) == 0

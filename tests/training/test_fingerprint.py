@@ -70,7 +70,7 @@ def test_a_setting_that_is_absent_is_not_one_that_is_none():
     assert not told({}, {"repair": None})  # of files from before it was known
 
 
-def test_long_values_are_told_apart_by_their_ends():
+def test_long_values_are_distinguished_by_their_ends():
     (sentence,) = told({"seeds": [*range(100)]}, {"seeds": [*range(100_000)]})
     assert sentence.startswith("seeds = [0, 1, 2, ")
     assert "98, 99], but here it is [0, 1, 2, " in sentence

@@ -142,7 +142,7 @@ def test_layers_run_whole_again_after_counting():
     assert flags == (torch.backends.mkldnn.enabled, torch.backends.mha.get_fastpath_enabled())
 
 
-def test_an_operator_without_a_cost_is_told_in_a_sentence(monkeypatch):
+def test_an_operator_without_a_cost_is_one_sentence(monkeypatch):
     def step():
         return torch.linalg.qr(torch.ones(3, 3))
 

@@ -122,7 +122,7 @@ def test_an_evaluation_stops_with_a_sentence_and_goes_on(tmp_path, capsys):
         refused(capsys, evaluate, [*arguments, out], "holds another evaluation (evaluation.json)")
 
 
-def test_another_evaluation_is_not_gone_on_with(tmp_path, capsys):
+def test_another_evaluation_is_not_resumed(tmp_path, capsys):
     arguments = ["--policy", "blind", "--episodes", "2", *WALK, "--out", str(tmp_path)]
     assert evaluate.main(arguments) == 0
     (tmp_path / "pareto.png").unlink()
@@ -141,7 +141,7 @@ def test_another_evaluation_is_not_gone_on_with(tmp_path, capsys):
 # The pipe to an encoder that ended is closed by the garbage collector, which cannot flush it.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("suffix", ["mp4", "gif"])
-def test_a_film_that_cannot_be_written_is_a_sentence(tmp_path, capsys, suffix):
+def test_a_video_that_cannot_be_written_is_a_sentence(tmp_path, capsys, suffix):
     out = tmp_path / f"film.{suffix}"
     out.write_bytes(b"an older one")
     arguments = ["--policy", "oracle", *WALK, "--video", str(out)]
@@ -154,7 +154,7 @@ def test_a_film_that_cannot_be_written_is_a_sentence(tmp_path, capsys, suffix):
     assert out.stat().st_size > 1000
 
 
-def test_pictures_and_figures_that_cannot_be_written_are_a_sentence(tmp_path, capsys):
+def test_images_and_figures_that_cannot_be_written_are_a_sentence(tmp_path, capsys):
     (tmp_path / "metrics.csv").write_text("iteration,center_reward\n1,0.5\n2,0.7\n")
     words = ["--out", str(tmp_path / "curve.png")]
     assert stopped(capsys, plots.main, [str(tmp_path), *words], 1000)

@@ -31,7 +31,7 @@ def test_the_name_of_a_policy_that_is_not_shipped_is_answered_with_its_command(n
         checkpoint.resolve(name)
     made = NOT_SHIPPED[name]
     assert str(caught.value) == (
-        f"{name} no longer comes with the package; this makes it anew, as {made.path}: "
+        f"{name} no longer comes with the package; this trains it again, as {made.path}: "
         f"{made.command}"
     )
 
@@ -47,7 +47,7 @@ def test_commands_answer_so_in_one_line_and_a_file_of_that_name_comes_first(
 
 
 @pytest.mark.parametrize("name", OF_STUDIES)
-def test_the_command_trains_one_arm_of_a_committed_study(name, tmp_path, monkeypatch):
+def test_the_command_trains_one_variant_of_a_committed_study(name, tmp_path, monkeypatch):
     made = NOT_SHIPPED[name]
     *command, given, option = shlex.split(made.command)[:6]
     assert [*command, option] == ["python", "-m", "training.study", "--config", "--set"]

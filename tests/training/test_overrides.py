@@ -141,7 +141,7 @@ def test_an_environment_of_ones_own_is_evaluated_with_finite_settings(capsys):
     assert "wind = -inf, but input should be a finite number, not -.inf" in capsys.readouterr().err
 
 
-def test_an_arm_of_a_study_goes_before_its_stages_however_settings_are_spelled():
+def test_a_variant_of_a_study_goes_before_its_stages_however_settings_are_spelled():
     stage, arm = {"policy": {"keep": 0.5, "patch": [8, 8]}, "popsize": 4}, {"policy.keep": 0.25}
     found = _in_turn(stage, arm, {"seed": 1})
     assert found == {"policy": {"keep": 0.25, "patch": [8, 8]}, "popsize": 4, "seed": 1}

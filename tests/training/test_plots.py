@@ -162,7 +162,7 @@ def test_any_name_stands_in_a_legend(tmp_path, monkeypatch, run):
     assert sorted(shown) == sorted(names + lines)
 
 
-def test_what_was_written_is_told_and_a_name_without_suffix_is_a_png(run, tmp_path, capsys):
+def test_what_was_written_is_printed_and_a_name_without_suffix_is_a_png(run, tmp_path, capsys):
     assert main([str(run), str(run / "metrics.csv"), "--out", str(tmp_path / "curve")]) == 0
     out = tmp_path / "curve.png"
     assert capsys.readouterr().out == f"wrote {out}\n"

@@ -43,7 +43,7 @@ def test_a_pendulum_is_swung_up_and_held(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("height", "width"), [(48, 64), (96, 128)])
-def test_it_trains_and_is_filmed(tmp_path, capsys, height, width):
+def test_it_trains_and_is_recorded_on_video(tmp_path, capsys, height, width):
     preset, run = f"configs/stepping_stones_{height}x{width}.yaml", tmp_path / "run"
     assert es.main(["--config", preset, "--out", str(run), "--set", *ONCE, "episode_s=0.2"]) == 0
     policy, config = checkpoint.load_policy(checkpoint.resolve(run))

@@ -25,7 +25,7 @@ def first_seed(tmp_path_factory):
     return settings, out, all_runs(settings, FILE, out)
 
 
-def test_every_arm_is_built_and_its_cost_counted(first_seed, monkeypatch):
+def test_every_variant_is_built_and_its_cost_counted(first_seed, monkeypatch):
     """As policies that are told their cameras' geometry."""
     settings, out, runs = first_seed
     for stages in runs:
@@ -41,7 +41,7 @@ def test_every_arm_is_built_and_its_cost_counted(first_seed, monkeypatch):
     assert found["exact over 1 s"].attention > 10 * found["linear harmonic F = 53"].attention
 
 
-def test_all_arms_meet_the_same_conditions(first_seed):
+def test_all_variants_meet_the_same_conditions(first_seed):
     """Those that were cloned with poses drawn anew are evaluated at the pose that a curve names."""
     settings, out, runs = first_seed
     for curve in (None, *settings.curves):

@@ -142,7 +142,7 @@ def test_a_live_window_needs_a_display(monkeypatch, capsys):
     refused(capsys, rollout, ["--policy", "random", "--render"], "--video FILE")
 
 
-def test_a_picture_that_needs_what_is_not_installed_is_one_sentence(monkeypatch, capsys, tmp_path):
+def test_an_image_that_needs_what_is_not_installed_is_one_sentence(monkeypatch, capsys, tmp_path):
     def render(self):
         raise gymnasium.error.DependencyNotInstalled("pygame is not installed")
 

@@ -148,7 +148,7 @@ def test_another_space_is_one_sentence(word, sentence):
         (["--set", "sigma=0.5"], "are the same setting"),
     ],
 )
-def test_what_cannot_be_is_told_before_anything_is_trained(
+def test_what_cannot_be_is_reported_before_anything_is_trained(
     tmp_path, monkeypatch, capsys, more, sentence
 ):
     monkeypatch.setattr("foveate_extras.require", lambda *given: None)

@@ -37,7 +37,7 @@ def installed(tmp_path_factory):
     ("name", "kind"),
     [("attention", "package"), ("policies", "module"), ("envs", "package"), ("configs", "package")],
 )
-def test_a_package_of_the_users_own_is_told_of(installed, tmp_path, name, kind):
+def test_a_package_of_the_users_own_is_reported(installed, tmp_path, name, kind):
     own = tmp_path / (f"{name}.py" if kind == "module" else name)
     if kind == "package":
         own.mkdir()
@@ -63,7 +63,7 @@ def test_our_own_packages_are_found_through_a_link_and_from_elsewhere(tmp_path):
         assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_distribution_that_was_installed_over_ours_is_told_of(installed, tmp_path):
+def test_a_distribution_that_was_installed_over_ours_is_reported(installed, tmp_path):
     place = tmp_path / "site"
     shutil.copytree(installed, place)
     (place / "attention/__init__.py").write_text("def attend(): ...\n")
@@ -73,7 +73,7 @@ def test_a_distribution_that_was_installed_over_ours_is_told_of(installed, tmp_p
     assert done.stderr.count("\n") == 1
 
 
-def test_one_that_is_found_before_ours_is_told_of(installed, tmp_path):
+def test_one_that_is_found_before_ours_is_reported(installed, tmp_path):
     (tmp_path / "other/attention").mkdir(parents=True)
     (tmp_path / "other/attention/__init__.py").touch()
     path = os.pathsep.join([str(tmp_path / "other"), str(installed)])

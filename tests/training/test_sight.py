@@ -73,7 +73,7 @@ def test_what_is_lost_is_measured_by_reward_and_success():
     assert swap["reward"].p_corrected < 1e-4
 
 
-def test_a_policy_that_needs_any_picture_does_not_look():
+def test_a_policy_that_needs_any_image_does_not_look():
     report = sight(look_env.choosy, LookEnv, seeds=seeds(3), **CAMERA)
     assert report.looks is False
     lost = {loss.intervention: loss.lost for loss in report.losses if loss.outcome == "reward"}
@@ -114,7 +114,7 @@ def test_where_all_episodes_are_alike_freezing_tells():
         (look_env.seeing, 1, "nothing to lose"),
     ],
 )
-def test_what_cannot_be_told_is_not_said(policy, count, reason):
+def test_an_undecided_verdict_is_null(policy, count, reason):
     report = sight(policy, LookEnv, seeds=seeds(6)[:count], **CAMERA)
     assert report.looks is None
     assert reason in report.reason

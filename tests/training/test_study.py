@@ -313,7 +313,7 @@ def test_a_place_that_cannot_be_written(tmp_path, capsys):
 
 
 @pytest.mark.records
-def test_arms_cloned_from_demonstrations_that_it_records(tmp_path, capsys):
+def test_variants_cloned_from_demonstrations_that_it_records(tmp_path, capsys):
     """A task with balls and bowls: the page shows their share, and loss while training."""
     demonstrations = tmp_path / "demos"
     env_id = "tests.training.picture_env:Picture-v0"

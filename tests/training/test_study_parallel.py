@@ -58,9 +58,7 @@ def started_and_stopped(path, kill, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kill", [signal.SIGINT, signal.SIGKILL])
-def test_stopped_and_gone_on_with_though_a_controller_is_one_s_own(
-    tmp_path, monkeypatch, in_turn, kill
-):
+def test_stopped_and_resumed_though_a_controller_is_one_s_own(tmp_path, monkeypatch, in_turn, kill):
     path = write(tmp_path, 2)
     errors = started_and_stopped(path, kill, monkeypatch)
     assert kill == signal.SIGKILL or "leaked" not in errors

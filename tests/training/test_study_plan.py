@@ -30,7 +30,7 @@ def light(plain, tmp_path_factory):
     return path, out, page
 
 
-def test_leading_arms_have_all_seeds_and_curves_first(tmp_path):
+def test_leading_variants_have_all_seeds_and_curves_first(tmp_path):
     arms = [{"name": name} for name in ("a", "b", "c")]
     changes = {"arms": arms, "baseline": "a", "curves": [CURVE], "leading_arms": 2}
     path = write_study(tmp_path, **changes)

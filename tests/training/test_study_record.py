@@ -193,7 +193,7 @@ def test_a_published_record_is_written_again_with_its_page(tmp_path, capsys):
 
 
 @needs_studies
-def test_evaluations_of_another_number_of_episodes_are_told(tmp_path, capsys):
+def test_evaluations_of_another_number_of_episodes_are_reported(tmp_path, capsys):
     """They do not count, and the page would say only that parts are missing."""
     path = ROOT / "configs" / "studies" / f"{SMALLEST}.yaml"
     own = load_config(path).episodes
@@ -216,7 +216,7 @@ def test_every_table_of_a_published_page_comes_of_its_record(tmp_path, name):
     assert differences(kept, (tmp_path / name / "report.html").read_text()) == []
 
 
-def test_a_difference_of_two_pages_is_told():
+def test_a_difference_of_two_pages_is_reported():
     page = "<table><tr><th>arm</th></tr><tr><td>a <small>1 to 2</small></td></tr></table>"
     assert differences(page, page.replace("<small>", "<b>").replace("</small>", "</b>")) == []
     changed = page.replace("2", "3")

@@ -243,7 +243,7 @@ def test_controls_stand_beside_the_headline():
     assert said == "Share of balls in bowls: 0.750 by base; controls: 0.100 by none."
 
 
-def test_arms_at_the_ceiling_are_named():
+def test_variants_at_the_ceiling_are_named():
     """By intervals that meet; not where nothing is near it, nor where one arm alone is."""
     best, near, far = (row(name, 4.0, successes=n) for name, n in (("a", 4), ("b", 4), ("base", 3)))
     assert far.scores.success_interval[1] >= best.scores.success_interval[0]

@@ -54,7 +54,7 @@ def test_rollout_writes_a_video_and_what_lies_in_the_bowls(tmp_path, capsys):
     assert (frames[0] != frames[1]).any()
 
 
-def test_a_still_shows_the_picture_beside_its_attention(learner, tmp_path):
+def test_a_still_shows_the_image_beside_its_attention(learner, tmp_path):
     still = tmp_path / "still.png"
     seen, drawn = [], roll.run_episode
     arguments = [str(learner), "--set", "episode_s=0.3", "--video", str(still)]
@@ -82,7 +82,7 @@ def test_a_still_shows_the_picture_beside_its_attention(learner, tmp_path):
     assert np.corrcoef(light, np.log(attention[white]))[0, 1] > 0.9
 
 
-def test_feature_maps_are_compared_for_encoding_a_picture(recipe, capsys):
+def test_feature_maps_are_compared_for_encoding_an_image(recipe, capsys):
     maps = "feature_map=positive:64,softmax,angular_hybrid:2:2"
     assert flops.main([str(recipe), "--vary", maps, "--calls", "2"]) == 0
     header, *rows = capsys.readouterr().out.split("\n\n")[1].splitlines()

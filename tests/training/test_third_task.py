@@ -95,7 +95,7 @@ def test_a_preset_hands_its_environments_settings_to_no_other(described, bare):
     assert of_bare["policy"]["keep"] == 0.5
 
 
-def test_episodes_are_told_in_the_tasks_own_words(described, bare, capsys):
+def test_episodes_are_described_in_the_tasks_words(described, bare, capsys):
     ran(rollout, described, "--env", RING)
     assert re.match(
         r"seed 100000: \d\.\d\d rad(, was stuck)? after 20 steps, reward -?\d+\.\d{3}\n"
@@ -133,7 +133,7 @@ def test_scripted_policies_play_the_environment_of_the_run(described, bare):
     assert scripted.env_settings == learned.env_settings == {"size_px": 16, "steps": 9}
 
 
-def test_films_plots_and_costs(described, bare, tmp_path, capsys):
+def test_videos_plots_and_costs(described, bare, tmp_path, capsys):
     ran(rollout, described, "--env", RING, "--video", tmp_path / "film.gif")
     assert (tmp_path / "film.gif").stat().st_size > 100
     for run in (described, bare):

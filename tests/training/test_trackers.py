@@ -156,7 +156,9 @@ def test_a_tracker_that_is_none_is_one_sentence(tmp_path, name, sentence):
 
 
 @pytest.mark.parametrize("name", trackers.NAMES[1:])
-def test_an_absent_tracker_is_told_of_before_anything_is_there(tmp_path, monkeypatch, capsys, name):
+def test_an_absent_tracker_is_reported_before_anything_is_there(
+    tmp_path, monkeypatch, capsys, name
+):
     monkeypatch.setitem(sys.modules, name, None)
     words = ["--config", written(tmp_path, test_es.SMALL), "--out", tmp_path / "run"]
     needs = f"tracker = {name} needs ", f': pip install "foveate[{name}]"'

@@ -220,7 +220,7 @@ def test_files_and_runs_without_a_trainer_are_still_read(tmp_path):
 # --- training without a command ---
 
 
-def test_a_configuration_is_trained_and_gone_on_with_by_a_function(tmp_path):
+def test_a_configuration_is_trained_and_resumed_by_a_function(tmp_path):
     config = es.load_config(written(tmp_path, test_es.SMALL))
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     train(config, whole)

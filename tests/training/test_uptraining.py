@@ -75,7 +75,7 @@ def test_all_but_the_map_is_taken_over_and_a_resumed_run_is_the_same(kind, attem
     assert end_path.read_bytes() == written
 
 
-def test_other_kinds_and_numbers_of_features_begin_anew(attempt, capsys):
+def test_other_kinds_and_numbers_of_features_start_again(attempt, capsys):
     """Maps whose tensors have the same names and shapes too, and the way back to exact softmax."""
     _, first = attempt("es", "first", "feature_map=positive", "num_features=8", "iterations=1")
     for name, changes, same in (
@@ -145,7 +145,7 @@ def test_a_place_memory_takes_another_map_but_no_other_reads(tmp_path):
         policy(feature_map="positive", init_from=str(path), controller="mlp")
 
 
-def test_arms_of_a_study_go_on_from_exact_attention_with_their_own_maps(tmp_path):
+def test_variants_of_a_study_go_on_from_exact_attention_with_their_own_maps(tmp_path):
     first, second = TWO_STAGES
     stages = [{**first, "always": {"feature_map": "softmax"}}, second]
     path = write_study(tmp_path, {"iterations": 1}, stages=stages, seeds=[0])

@@ -62,7 +62,7 @@ def test_near_is_bright_and_masked_is_red():
     assert (frame[-30:] != outside[-30:]).any()
 
 
-def test_a_policy_is_shown_what_its_repair_made_of_the_pictures():
+def test_a_policy_is_shown_what_its_repair_made_of_the_images():
     with stones() as env:
         policy = policies.build_for({"keep": 0.25, "controller": "mlp", "repair": "holes"}, env)
         observation, _ = env.reset(seed=1)
@@ -120,7 +120,7 @@ def test_without_images_there_is_no_video(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("name", "start", "codec"), [("film.mp4", b"ftyp", b"vp09"), ("film.webm", b"webm", b"V_VP8")]
 )
-def test_a_film_holds_every_step_for_browsers(tmp_path, capfd, name, start, codec):
+def test_a_video_holds_every_step_for_browsers(tmp_path, capfd, name, start, codec):
     path = video_of(tmp_path / "film", name, "--episodes", "2")
     assert "FFMPEG" not in capfd.readouterr().err
     assert start in path.read_bytes()[:64]
@@ -211,7 +211,7 @@ def shown_of(env, windows, human=False):
     return cv2.cvtColor(frame, cv2.COLOR_BGR2RGB), Scene(env).frame(observation, None, "")
 
 
-def test_the_policys_cameras_are_inset_where_the_environment_gives_pictures(windows):
+def test_the_policys_cameras_are_inset_where_the_environment_gives_images(windows):
     with gymnasium.make("SteppingStones-v0", render_mode="rgb_array") as env:
         shown, filmed = shown_of(env, windows)
     assert shown.shape == (480, 640, 3)

@@ -253,8 +253,8 @@ def _in_parts(
     policy: Any, data: Demonstrations, config: BCConfig,
     generator: torch.Generator, part_size: int,
 ) -> Iterator[tuple[float, Tensor]]:  # fmt: skip
-    """For each update of a round, once its gradient is added to the parameters': the loss, and
-    which decisions it is of."""
+    """Yield, for each update of a round, its loss and the decisions that it covers, after its
+    gradient was added to the parameters'."""
     weight = (config.speed_weight,) if hasattr(policy, "decide") else ()  # custom ones lack it
     for index in batches(len(data), config.batch_size, config.updates, generator):
         total = 0.0

@@ -69,7 +69,7 @@ class AutoConfig:
     """Initial standard deviation, in units of the policy's parameters."""
 
     def choice(self, parameters: int) -> CMAESConfig:
-        """The searcher for a policy with so many parameters."""
+        """Return the searcher for a policy with this number of parameters."""
         return CMAESConfig(sigma=self.sigma, separable=parameters > MOST_FOR_FULL_COVARIANCE)
 
 

@@ -115,7 +115,7 @@ def begin_from(policy: nn.Module, start: Checkpoint, settings: Any) -> str:
         settings: settings of the policy.
 
     Returns:
-        A line that lists the tensors that start anew; "" if all are kept.
+        A line that lists the tensors that are initialised; "" if all are kept.
 
     Raises:
         UserError: names the first tensor that differs and is not of a feature map.

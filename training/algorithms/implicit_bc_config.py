@@ -51,7 +51,7 @@ class ImplicitBCConfig(JobConfig):
     val_frames: int = Field(default=512, ge=1, le=10**9)
     """Frames of held-out demonstrations that `val_loss` is computed on."""
     evaluate_every: int = Field(default=50, ge=0, le=10**9)
-    """Rounds between closed-loop evaluations, and one after the last; 0: none at all."""
+    """Rounds between closed-loop evaluations, with one more at the end; 0: no evaluations."""
     episodes: int = Field(default=4, ge=1, le=10**4)
     """Episodes of a closed-loop evaluation, on scenes that are in no demonstration."""
     readers: int = Field(default=1, ge=1, le=256)

@@ -106,7 +106,7 @@ def exit_status(command: Callable[[], int]) -> int:
     """Run a command line: its status, or 2 after printing a UserError.
 
     130 after Control-C, 143 after SIGTERM and 129 after SIGHUP, which the command sees as
-    KeyboardInterrupt; 141 = 128 + SIGPIPE, as of other programs, if the reader of its output closed
+    KeyboardInterrupt; 141 = 128 + SIGPIPE, as in other programs, if the reader of its output closed
     it. Within another command KeyboardInterrupt is left to that one.
     """
     if _signals.running:

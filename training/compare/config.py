@@ -1,4 +1,4 @@
-"""The configuration of a study: variants that are trained alike and compared (`StudyConfig`)."""
+"""The configuration of a study: variants that are trained in the same way (`StudyConfig`)."""
 
 import math
 import re
@@ -59,7 +59,7 @@ class VariantConfig:
     group: str | None = Field(default=None, min_length=1)
     """Variants of one group, such as one attention at several learning rates, are averaged too."""
     control: bool = False
-    """A control, such as no attention at all: reported, but not as a cheap kind of attention."""
+    """Whether it is a control, such as no attention: reported, but not as cheap attention."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

@@ -216,7 +216,7 @@ def _play_on(
 
     Args:
         path: JSON, a line for `facts` and one for each episode in the order of `seeds`.
-        facts: fingerprint of all that they follow from; a file of others is started anew.
+        facts: fingerprint of all that they follow from; a file with another one is replaced.
         play: an episode for each seed that it is given, in their order.
         played: the first episodes, where they are known from elsewhere.
     """

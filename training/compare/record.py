@@ -162,7 +162,7 @@ def check_record(record: Path) -> None:
 
 
 def unpack(record: Path, out: Path) -> None:
-    """Make a study's directory of a record, whole or not at all.
+    """Unpack a record into a study's directory, completely or not at all.
 
     Raises UserError where the record is damaged or the directory is there and not empty, OSError
     where nothing can be written.

@@ -155,7 +155,7 @@ class TrainingJob(Job):
             write_stop(self.directory, Stop(0, f"the stage before stopped: {before.reason}"))
             return
         started = (self.directory / run_log.CONFIG).is_file()
-        if started and not checkpoint.in_run(self.directory):  # they were removed: start anew
+        if started and not checkpoint.in_run(self.directory):  # they were removed: start again
             (self.directory / run_log.METRICS).unlink(missing_ok=True)
         with contextlib.redirect_stdout(io.StringIO()):  # what it says is about the run alone
             try:

@@ -206,7 +206,7 @@ class Search:
         return load_any_config(self.config, [*self.settings, *words])
 
     def run(self, trials: int) -> list[Trial]:
-        """Run the missing ones of so many trials, or resume them; all of them, best first.
+        """Run or resume the missing trials up to this number; return all trials, best first.
 
         UserError where Optuna's record cannot be read or written.
         """

@@ -34,7 +34,7 @@ FOLDERS = ("runs", "evaluations")
 
 @dataclass(frozen=True)
 class Study(Comparison):
-    """Variants that are trained alike and evaluated on the same scenes."""
+    """Variants that are trained in the same way and evaluated on the same scenes."""
 
     settings: StudyConfig
     path: Path

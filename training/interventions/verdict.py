@@ -25,7 +25,7 @@ from training.analysis.intervals import Interval, mean_interval
 
 FALSE_ALARMS = 0.05
 _EXACT = 14
-"""Up to so many scenes every choice of signs is tried."""
+"""Largest number of scenes for which every choice of signs is tried."""
 _DRAWS, _AT_ONCE = 50_000, 1_000
 
 

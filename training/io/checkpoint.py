@@ -41,7 +41,7 @@ CHECKPOINTS = "checkpoints"
 """The folder of a run directory that holds them."""
 POLICY, SEARCH = "policy/", "search/"
 _SMALL = 10**6
-"""A policy of so many numbers is built to be compared with a file, whatever the file holds."""
+"""Number of elements up to which a policy is built for comparison with any file."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Checkpoint:
     config: dict[str, Any]
     """The whole configuration of the run, as plain data."""
     state: dict[str, Any]
-    """Counters and the like, as plain data."""
+    """Counters and other plain data."""
 
     @cached_property
     def policy(self) -> dict[str, Tensor]:

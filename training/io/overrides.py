@@ -10,7 +10,7 @@ from training.command.errors import UserError, shown
 from training.io.yaml_text import MAX_DEPTH, parse
 
 Overrides = Sequence[str] | Mapping[str, Any]
-"""Changes of settings: `key=value` words as of `--set`, or values by key, dotted or nested."""
+"""Changes of settings: `key=value` words as in `--set`, or values by key, dotted or nested."""
 
 
 def source(path: Any, overrides: Overrides) -> str:

@@ -78,7 +78,7 @@ class _Loader(yaml.SafeLoader):
         return count + 1
 
     def build(self, node: yaml.Node, key: Key = ()) -> Any:
-        """The value of a node at the path `key`; an alias is built anew each time."""
+        """The value of a node at the path `key`; an alias is built again each time."""
         self._built = self._counted(self._built, node)
         if len(key) > MAX_DEPTH:
             raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=node.start_mark)

@@ -209,7 +209,7 @@ def png(figure: Any, dpi: int) -> bytes:
 
 
 def _save(figure: Any, out: str | Path) -> Path:
-    """Write the image, whole or not at all; a name without a suffix becomes a .png."""
+    """Write the image atomically; a name without a suffix becomes a .png."""
     path = picture_path(out)
     try:
         if path.suffix == ".png":
