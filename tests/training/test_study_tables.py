@@ -27,6 +27,7 @@ from training.compare.tables import (
     groups,
     held_out,
 )
+from training.io.run_log import provenance
 
 
 def rows_of(*tables):
@@ -190,6 +191,13 @@ def test_the_best_seeds_stand_beside_all(rated):
     few = Results(dataclasses.replace(rated.study, seeds=(0, 1)), rated.out)
     assert best_pairs(few) == {}
     assert best(few, {}) is None
+
+
+def test_against_a_baseline_without_attention_nothing_is_saved(rated):
+    costs = {"a 0.001": COST | {"attention": 0}, "b 0.001": COST}
+    facts = {"measured": {}, "costs": costs, "provenance": provenance({})}
+    write_json(rated.out / "costs.json", facts)
+    assert read_results(rated.study, rated.out).variants["b 0.001"].fewer is None
 
 
 def test_a_group_is_the_mean_of_its_variants(rated):
