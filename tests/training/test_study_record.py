@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers import refused
 from tests.page_tables import differences, tables
-from tests.training.published import ROOT, STUDIES, needs_studies, unpacked
+from tests.training.published import ROOT, STUDIES, needs_studies
 from training import study
 from training.compare.config import load_config
 from training.compare.record import EPISODES, FACTS, ITERATIONS, pack, unpack
@@ -141,27 +141,6 @@ def test_a_planted_link_leads_no_file_elsewhere(tmp_path):
     assert [path.name for path in elsewhere.iterdir()] == ["mine"]
 
 
-def test_tables_and_texts_of_a_damaged_record_are_one_sentence(tmp_path):
-    record = packed(tmp_path)
-    whole = json.loads(lzma.decompress((record / FACTS).read_bytes()))
-
-    def refused(text, changes, said):
-        data = lzma.compress(text.encode())
-        (record / EPISODES).write_bytes(data)
-        tables = whole["tables"] | {EPISODES: hashlib.sha256(data).hexdigest()}
-        facts = whole | {"tables": tables, **changes}
-        (record / FACTS).write_bytes(lzma.compress(json.dumps(facts).encode()))
-        with pytest.raises(UserError, match=said):
-            unpack(record, tmp_path / "back")
-        assert not (tmp_path / "back").exists()
-
-    good = lzma.decompress((record / EPISODES).read_bytes()).decode()
-    for text in ("", "\n\n", "evaluation\n\n"):
-        refused(text, {}, "episodes.csv.xz is damaged")
-    refused(good, {"gaze": {"a": "\ud800"}}, "facts.json.xz is damaged")
-    refused(good, {"evaluations": {"a": [[]]}}, "facts.json.xz is damaged")
-
-
 def again(name, folder, *more):
     """The page of a published study, written of its record; what it is made with."""
     command = re.search("<pre>.*--config (.*)</pre>", (STUDIES / name / "report.html").read_text())
@@ -252,19 +231,6 @@ def test_a_record_takes_no_other_place(tmp_path, capsys):
     assert not (tmp_path / "new").exists()
 
 
-@needs_studies
-@pytest.mark.records
-@pytest.mark.parametrize("name", sorted(path.parent.name for path in STUDIES.glob("*/study.yaml")))
-def test_rows_of_published_tables_say_what_they_are_of(name):
-    rows = table(STUDIES / name / EPISODES)
-    assert rows
-    assert all(row["arm"] and row["seed"] and row["reward"] for row in rows)
-    assert len(list((unpacked(name) / "evaluations").iterdir())) == len(
-        {row["evaluation"] for row in rows}
-    )
-    assert all(row["arm"] and row["iteration"] for row in table(STUDIES / name / ITERATIONS))
-
-
 def with_facts(record, change):
     facts = json.loads(lzma.decompress((record / FACTS).read_bytes()))
     change(facts)
@@ -281,6 +247,8 @@ def with_facts(record, change):
         (lambda f: f["numbers"].update({"an-arm-s0": [["a"]]}), "numbers"),
         (lambda f: f["tables"].update({EPISODES: "0"}), "another table"),
         (lambda f: f.update({"more": 1}), "more"),
+        (lambda f: f.update(gaze={"a": "\ud800"}), "facts.json.xz is damaged"),
+        (lambda f: f.update(evaluations={"a": [[]]}), "facts.json.xz is damaged"),
     ],
 )
 def test_a_strangers_record_writes_nothing_elsewhere(tmp_path, change, said):
@@ -307,6 +275,8 @@ def with_table(record, name, data):
         (EPISODES, lzma.compress(b"\0" * 2**21), "holds more than 1 MiB"),
         (EPISODES, lzma.compress(b"a,b\n" + b",\n" * 3000), "or too large"),
         (EPISODES, lzma.compress(b"a,b\n1\n"), "row 2"),
+        (EPISODES, lzma.compress(b""), f"{EPISODES} is damaged"),
+        (EPISODES, lzma.compress(b"evaluation\n\n"), f"{EPISODES} is damaged"),
         (EPISODES, lzma.compress(b"evaluation,reward\nan-arm-s0,{\n"), "is no JSON"),
     ],
 )
