@@ -138,6 +138,7 @@ class TestCustomTrainer(TrainerContract):
 
 
 @needs_sb3
+@pytest.mark.records
 class TestReplayBuffer(TrainerContract):
     """examples/sac.py: Stable-Baselines3's SAC, whose replay buffer is in the checkpoints."""
 
@@ -160,25 +161,19 @@ class TestReplayBuffer(TrainerContract):
         return command.main("sac:TRAINER", words)
 
 
+LAST = {"patch": [4, 4], "last_action": True}
 VARIANTS = {
     "cmaes": (es, evolve(name="cmaes", separable=True)),
     "ars": (es, evolve(name="ars")),
     "clone with gru": (bc, {**CLONE, "policy": {**CLONE["policy"], "controller": "gru"}}),
     "place memory": (bc, place_memory()),
     "random choice": (bc, place_memory(write_tokens=8, write_choice="random")),
-    "last action": (
-        ppo,
-        {
-            **test_ppo.SMALL, "env_id": test_ppo.DOT, "env": {},
-            "policy": {"patch": [4, 4], "last_action": True},
-        },
-    ),
-}  # fmt: skip
+    "last action": (ppo, {**test_ppo.SMALL, "env_id": test_ppo.DOT, "env": {}, "policy": LAST}),
+}
+SECOND = {"random choice": [pytest.mark.records], "last action": [needs_sb3, pytest.mark.records]}
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(k, marks=needs_sb3) if VARIANTS[k][0] is ppo else k for k in VARIANTS]
-)
+@pytest.mark.parametrize("kind", [pytest.param(one, marks=SECOND.get(one, ())) for one in VARIANTS])
 def test_variants_resume_bit_for_bit(kind, tmp_path):
     trainer, job = VARIANTS[kind]
     whole = train(trainer, {**job, "iterations": 2}, tmp_path / "whole")
