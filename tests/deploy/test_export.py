@@ -40,6 +40,7 @@ def test_other_files_are_not_written_over(tmp_path, capsys):
     assert "holds other files: give another directory" in capsys.readouterr().err
 
 
+@pytest.mark.records
 def test_a_stopped_export_is_repeated_and_a_failed_one_leaves_the_former(tmp_path, monkeypatch):
     words = ["stepping_stones_no_attention", "--to", "pt2", "--observations", "1"]
     words += ["--out", str(tmp_path)]

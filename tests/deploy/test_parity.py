@@ -55,6 +55,7 @@ def test_a_search_is_inside_the_graph_and_its_noise_outside():
     torch.testing.assert_close(drawn, noise_of(policy, step, seen), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.records
 def test_a_place_memory_is_a_state_of_the_graph(stones):
     step, found = compared(build_for(stones), stones)
     assert {"state_seen_odometry", "state_seen_written_values"} <= step.initial.keys()

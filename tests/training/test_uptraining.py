@@ -51,7 +51,9 @@ def begun(run):
     return checkpoint.load(checkpoint.in_run(run)[0]).policy
 
 
-@pytest.mark.parametrize("kind", JOBS)
+@pytest.mark.parametrize(
+    "kind", ["es", "bc", *(pytest.param(k, marks=pytest.mark.records) for k in ("ppo", "implicit"))]
+)
 def test_all_but_the_map_is_taken_over_and_a_resumed_run_is_the_same(kind, attempt, capsys):
     maps = JOBS[kind][2]
     _, exact = attempt(kind, "exact", "iterations=1")
@@ -113,6 +115,7 @@ def test_what_else_differs_is_refused(kind, changes, sentence, attempt, capsys):
     assert not out.exists()
 
 
+@pytest.mark.records
 def test_statistics_are_taken_over(attempt):
     """Cloning goes on with what the first run normalised by."""
     for kind in ("bc", "implicit"):
