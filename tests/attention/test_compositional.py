@@ -554,22 +554,6 @@ def digits_skeleton() -> Skeleton:
     )
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"n_components": 200, "budget": "distinct"}, {"n_components": 800, "layout": "phase"}],
-    ids=str,
-)
-def test_pipeline_classifies_digits(digits, options):
-    """A floor far above chance (10 %) and below what either setting reaches (91 % and more)."""
-    from sklearn.linear_model import RidgeClassifier
-    from sklearn.pipeline import make_pipeline
-
-    x, y = digits
-    features = c.CompositionalFeatures(digits_skeleton(), random_state=0, **options)
-    model = make_pipeline(features, RidgeClassifier(1e-4)).fit(x[:1000], y[:1000])
-    assert model.score(x[1000:], y[1000:]) > 0.85
-
-
 def test_transformer(digits):
     x = digits[0][:100]
     model = c.CompositionalFeatures(n_components=20_000, random_state=0).fit(x)

@@ -74,10 +74,13 @@ def reset_one_by_one(module: nn.Module, *, parents_first: bool = True) -> None:
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_every_map_leaves_the_meta_device_as_it_is_built_elsewhere(name, options):
     """Also by the recipes that reset every module."""
-    for projection in couplings(name):
+    known = couplings(name)
+    for projection in {known[0], known[CASES.index((name, options)) % len(known)]}:
         expected = build(name, projection, **options)
         with torch.device("meta"):
             emptied = build(name, projection, **options)
+        x = torch.ones(2, 5, 4, device="meta")
+        assert emptied.token_scores(x, x).is_meta
         dirty_memory()
         assert_same(emptied.to_empty(device="cpu"), expected)
     expected = build(name, **options)
@@ -182,7 +185,9 @@ def attention_layer(name: str, device: str | None = None) -> RandomFeatureAttent
     return RandomFeatureAttention(8, 2, name, 6, **options)
 
 
-@pytest.mark.parametrize("name", [*attention.available(), "softmax"])
+@pytest.mark.parametrize(
+    "name", ["clustered_hybrid", "oprf", "poisson_plus", "positive", "softmax"]
+)
 def test_softmax_weights_load_into_a_module_from_the_meta_device(name):
     softmax = nn.MultiheadAttention(8, 2, batch_first=True)
     expected = attention_layer(name)

@@ -156,18 +156,6 @@ def test_an_object_becomes_a_part_of_the_layer_and_moves_with_it() -> None:
     assert torch.equal(exact(x, x, x)[0], named(x, x, x)[0])
 
 
-def test_low_precision_is_computed_in_float32() -> None:
-    ours = RandomFeatureAttention(*SIZES, PositiveFeatures(4, 6), batch_first=True).bfloat16()
-    x = tokens(2, 5, 8).bfloat16()
-    assert ours.feature_map.omega.dtype == torch.float32
-    assert ours(x, x, x)[0].dtype == torch.bfloat16
-    features = Taylor(4)
-    with torch.autocast("cpu", torch.bfloat16):
-        low = features.attend(x[..., :4], x[..., 4:], x)
-    exact = features.attend(x[..., :4].float(), x[..., 4:].float(), x.float())
-    torch.testing.assert_close(low.float(), exact, rtol=0.02, atol=0.02)
-
-
 def test_gradients_reach_a_custom_map() -> None:
     features = Cosines(4, 3).double()
     x, y, v = (0.2 * tokens(2, 4, seed=s, dtype=torch.float64) for s in range(3))

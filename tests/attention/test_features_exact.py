@@ -119,24 +119,6 @@ def test_expectation_over_integers(name, value, shift, kernel):
     assert_close(expectation(fm, x, y, weights), exact, rtol=1e-9, atol=0)
 
 
-@pytest.mark.parametrize(
-    ("name", "option", "value"),
-    [("poisson", "lam", 0.4), ("poisson", "lam", 700.0), ("geometric", "p", 0.3)],
-)
-def test_integers_have_their_distribution(name, option, value):
-    """Mean and variance within four standard errors, and the mass of each small integer."""
-    drawn = feature_map(name, 10, 20_000, **{option: value}).omega.double().flatten()
-    mean, variance = (value, value)
-    if name == "geometric":
-        mean, variance = (1 - value) / value, (1 - value) / value**2
-    assert abs(drawn.mean().item() - mean) < 4 * math.sqrt(variance / len(drawn))
-    assert drawn.var().item() == pytest.approx(variance, rel=0.03)
-    expected = masses(name, value, 5) * len(drawn)
-    for k, count in enumerate(expected.tolist()):
-        seen = (drawn == k).sum().item()
-        assert abs(seen - count) <= 4 * math.sqrt(count) + 1e-9
-
-
 def test_formulas_of_comparisons():
     # The kernel that its docstring states, by quadrature in polar coordinates.
     x, y = pair()

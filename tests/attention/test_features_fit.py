@@ -39,18 +39,6 @@ def test_exponential_parameter_from_all_pairs(name, s):
     assert A < 0 if s == 1 else A > 0
 
 
-@pytest.mark.parametrize("name", ["oprf", "gerf", "poisson", "geometric"])
-def test_fitted_to_one_pair_is_best(name):
-    x, y = data(1, 3), data(1, 3, seed=1).abs()
-    fm = feature_map(name, 3, 4, **DOUBLE).fit(x, y)
-    value = getattr(fm, {"oprf": "A", "gerf": "A_real"}.get(name, "parameter"))
-    option = {"poisson": "lam", "geometric": "p"}.get(name, "A")
-    best = theory.mse(name, x[0], y[0], 1, **{option: value})
-    for factor in (0.98, 1.02):
-        assert theory.mse(name, x[0], y[0], 1, **{option: factor * value}) > best
-    assert_close(theory.mse(name, x[0], y[0], 1), best, rtol=1e-10, atol=0)
-
-
 @pytest.mark.parametrize("plus", [False, True])
 def test_discrete_parameters_from_all_pairs(plus):
     x, y = data(5, 3), -data(4, 3, seed=1)

@@ -32,8 +32,10 @@ def unit(*shape: int, seed: int = 0) -> Tensor:
     return u / u.norm(dim=-1, keepdim=True)
 
 
-@pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
-@pytest.mark.parametrize(("name", "options"), ALL)
+@pytest.mark.parametrize(
+    ("name", "options", "kernel"),
+    [(*case, kernel) for case, kernel in zip(ALL, 7 * ["softmax", "gaussian"], strict=True)],
+)
 def test_length_thirty_in_float32(name, options, kernel):
     x, y = 30 * unit(6, 64), 30 * unit(7, 64, seed=1)
     fm = feature_map(name, 64, 32, kernel=kernel, **options).fit(x.float(), y.float())
@@ -47,8 +49,10 @@ def test_length_thirty_in_float32(name, options, kernel):
         assert_close(mantissa.double(), expected.mantissa, rtol=0, atol=2e-3)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize(("name", "options"), ALL)
+@pytest.mark.parametrize(
+    ("name", "options", "dtype"),
+    [(*case, dtype) for case, dtype in zip(ALL, 7 * [torch.float16, torch.bfloat16], strict=True)],
+)
 def test_low_precision_in_float32_inside(name, options, dtype):
     x, y = unit(6, 8).abs(), unit(7, 8, seed=1).abs()
     fm = feature_map(name, 8, 16, **options).fit(x.float(), y.float()).to(dtype)

@@ -160,23 +160,7 @@ def test_denominators_below_what_float32_divides_by(
     assert all(relative_error(*pair) < 1e-2 for pair in zip(computed, expected, strict=True))
 
 
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_tokens_times_twenty(is_causal: bool) -> None:
-    """Where nn.MultiheadAttention has finite gradients, so have we: 12,480 entries were not."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        module = RandomFeatureAttention(64, 1, "oprf", 256, batch_first=True)
-    for size in (20.0, 60.0):
-        x = (size * randn(2, 48, 64)).requires_grad_()
-        output, weights = module(x, x, x, is_causal=is_causal, need_weights=True)
-        for result in (output, weights):
-            found = gradients(result, UPSTREAM * randn(*result.shape, seed=1), [x])
-            assert result.isfinite().all()
-            assert found[0].isfinite().all()
-            assert found[0].any()
-
-
-@pytest.mark.parametrize("name", sorted({*attention.available()} - {"geometric", "poisson"}))
+@pytest.mark.parametrize("name", ["clustered_hybrid", "elu", "oprf", "poisson_plus", "trig"])
 def test_every_map_steps_and_prefills_with_finite_gradients(name: str) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -197,19 +181,6 @@ def test_every_map_steps_and_prefills_with_finite_gradients(name: str) -> None:
     assert relative_error(computed, reference.double()) < 1e-2
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_low_precision(dtype: torch.dtype) -> None:
-    q, k, v = (randn(9, n, seed=s).abs().to(dtype) for s, n in enumerate((4, 4, 3)))
-    q, k = 1e-3 * q, 1e-3 * k
-    for form in (full, causal):
-        leaves = [u.clone().requires_grad_() for u in (q, k, v)]
-        exact = [u.double().requires_grad_() for u in (q, k, v)]
-        upstream = randn(9, 3, seed=3)
-        found = gradients(form(*leaves, False), upstream, leaves)
-        for pair in zip(found, gradients(form(*exact, False), upstream, exact), strict=True):
-            assert relative_error(*pair) < 0.05
-
-
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize(("name", "options"), [EXPONENTIAL[0], EXPONENTIAL[-1]])
@@ -217,7 +188,7 @@ def test_second_and_forward_derivatives(
     name: str, options: dict[str, Any], is_causal: bool
 ) -> None:
     fm = attention.feature_map(name, 3, 2, dtype=torch.float64, **options)
-    x, y, v = (randn(4, 3, seed=s, dtype=torch.float64).requires_grad_() for s in range(3))
+    x, y, v = (randn(3, 3, seed=s, dtype=torch.float64).requires_grad_() for s in range(3))
     fm.fit(x, y)
 
     def attend(*tokens: Tensor) -> Tensor:
@@ -231,8 +202,7 @@ def test_second_and_forward_derivatives(
     torch.testing.assert_close(hessian, twice)
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(("is_causal", "masked"), [(False, True), (True, False)])
 def test_exact_attention_has_all_derivatives(is_causal: bool, masked: bool) -> None:
     exact = attention.ExactSoftmax(3)
     mask = torch.tensor([[[True, False, True, True]]]).expand(2, 1, 4) if masked else None
@@ -253,16 +223,3 @@ def test_exact_attention_has_all_derivatives(is_causal: bool, masked: bool) -> N
     plain = scores.masked_fill(hidden, -torch.inf).softmax(-1) @ tokens[2]
     (gradient,) = torch.autograd.grad(plain.sum(), tokens[:1])
     torch.testing.assert_close(expected, gradient)
-
-
-@pytest.mark.parametrize("is_causal", [False, True])
-@pytest.mark.parametrize("name", [name for name, _ in EXPONENTIAL[:-1]])
-def test_a_jacobian_may_be_vectorised(name: str, is_causal: bool) -> None:
-    fm = attention.feature_map(name, 3, 4, dtype=torch.float64)
-    x, y, v = (0.3 * randn(4, 3, seed=s, dtype=torch.float64) for s in range(3))
-    jacobian = torch.autograd.functional.jacobian
-
-    def attend(x: Tensor) -> Tensor:
-        return fm.attend(x, y, v, causal=is_causal)
-
-    torch.testing.assert_close(jacobian(attend, x, vectorize=True), jacobian(attend, x))

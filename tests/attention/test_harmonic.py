@@ -1,7 +1,6 @@
 """Harmonic features: the truncated von Mises kernel, and its closed-form error."""
 
 import math
-from functools import partial
 
 import numpy as np
 import pytest
@@ -12,10 +11,9 @@ from torch.testing import assert_close
 
 import attention
 from attention import feature_map, theory
-from attention.features.waves import multiples, waves
 from attention.theory.harmonic import harmonics
 from attention.tracing import for_onnx
-from tests.attention.cases import DOUBLE, Calls, rejects
+from tests.attention.cases import DOUBLE, Calls
 
 GRID = 200
 """Angles on a circle, more than twice as many as any frequency here: means over them are exact."""
@@ -36,14 +34,6 @@ def errors(places: Tensor, m: int, kappa: float) -> Tensor:
     fm = feature_map("harmonic", dim, m, kappa=kappa, **DOUBLE)
     kernel = fm.queries(places) @ fm.keys(torch.zeros(dim, **DOUBLE))
     return kernel - attention.kernels.von_mises(places, torch.zeros(dim, **DOUBLE), kappa)
-
-
-@pytest.mark.parametrize("kappa", [1e-3, 0.5, 10.0, 112.0, 1e5])
-def test_frequencies_and_weights_on_a_circle(kappa):
-    frequencies, weights = harmonics(30, (kappa,))
-    assert frequencies.squeeze(-1).tolist() == list(range(1, 31))
-    expected = torch.tensor([ive(n, kappa) * (1 if n == 0 else 2) for n in range(31)])
-    assert_close(weights, expected, rtol=1e-12, atol=1e-290)
 
 
 @pytest.mark.parametrize(("m", "kappa"), [(1, 0.5), (5, 60.0), (26, 112.0), (60, 112.0)])
@@ -110,45 +100,6 @@ def test_features_have_length_one_and_the_period():
     m = ((2 * n + 1) ** 2 - 1) // 2
     square = 1 - (1 - theory.harmonic_tail(n, kappa=30.0)) ** 2
     assert theory.harmonic_tail(m, kappa=30.0, dim=2) < 0.9 * square
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"num_features": 0}, "num_features must be at least 1, got 0"),
-        ({"dim": 1.0}, "dim must be an integer, got 1.0"),
-        ({"kappa": -1.0}, "kappa must be a positive finite number, or one .* axes, got -1.0"),
-        ({"kappa": [1.0, 2.0, 3.0]}, r"each of dim=2 axes, got \[1.0, 2.0, 3.0\]"),
-    ],
-)
-def test_numbers_are_refused_in_a_sentence(options, message):
-    rejects(message, theory.harmonic_tail, **{"num_features": 4, "dim": 2, **options})
-
-
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of PyTorch's own
-def test_gradients_of_waves():
-    """First and second ones, forward and backward, one by one and of a batch."""
-    angles = torch.linspace(-9, 9, 12, **DOUBLE).view(2, 2, 3).requires_grad_()
-    some = torch.tensor([0.3, 0.8, 0.5, 0.1], **DOUBLE)
-    apply = partial(waves, weights=torch.cat((some, some[1:])))
-    assert torch.equal(apply(angles), apply(angles.detach()))
-    assert torch.autograd.gradcheck(apply, angles, check_forward_ad=True, check_batched_grad=True)
-    assert torch.autograd.gradgradcheck(apply, angles)
-    by_row = torch.func.vmap(torch.func.jacrev(apply))(angles)
-    whole = torch.func.jacfwd(apply)(angles)
-    for i in range(2):
-        assert_close(by_row[i], whole[i, :, :, i])
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 26, 33])
-def test_multiples_of_an_angle_are_its_waves(count):
-    """What a model exported to ONNX computes; the error of a product grows with the multiple."""
-    angles = torch.linspace(-math.pi, math.pi, 31, **DOUBLE).expand(2, 31)
-    weights = 1 + torch.rand(count, generator=torch.Generator().manual_seed(0), **DOUBLE)
-    weights = torch.cat((torch.ones(1, **DOUBLE), weights, weights))
-    expected = waves(angles.unsqueeze(-1) * torch.arange(1, count + 1), weights)
-    found = multiples(angles.unsqueeze(-2), weights)
-    assert_close(found, expected, rtol=0, atol=4e-16 * (count + 8))
 
 
 @pytest.mark.parametrize("shape", [(1,), (5, 1), (2, 3, 5, 1)])

@@ -8,7 +8,6 @@ from torch.testing import assert_close
 import attention
 from attention import feature_map, theory
 from attention.hybrid import ClusteredHybrid
-from attention.hybrid.clusters import root_mean_squares
 from tests.attention.cases import DOUBLE, estimate, rejects, scaled_estimate, tokens, z_score
 from tests.attention.cases import points as drawn
 from tests.pairwise import pairwise
@@ -175,22 +174,6 @@ def test_fit_finds_centres_and_diagonals():
     assert fm.imaginary[0, 0].tolist() == [True, False, False, False]
 
 
-def test_second_moments_of_clusters():
-    """Unbiased variances for equal clusters; the pooled one for clusters of one member or none."""
-    first, second = points(7, 1), points(7, 2)
-    first, second = first - first.mean(0) + 5, second - second.mean(0) - 5
-    centers = torch.stack([first.mean(0), second.mean(0), torch.full((D,), 90.0).double()])
-    pooled = (first.var(0) + second.var(0)) / 2
-    found = root_mean_squares(torch.cat((first, second)), centers[:2])
-    variances = torch.stack((6 * first.var(0) + pooled, 6 * second.var(0) + pooled)) / 7
-    assert_close(found.square() - centers[:2].square(), variances, rtol=1e-9, atol=0)
-    few = torch.cat((first, second[:1]))
-    found = root_mean_squares(few, torch.stack((first.mean(0), second[0], centers[2])))
-    expected = torch.stack((first.mean(0), second[0], centers[2])).square() + first.var(0)
-    assert_close(found.square(), expected, rtol=1e-12, atol=0)
-    assert_close(root_mean_squares(few[-1:], few[-1:]), few[-1:].abs(), rtol=1e-15, atol=0)
-
-
 @pytest.mark.parametrize("side", ["fitted", "given"])
 def test_states_restore_the_diagonals(side):
     """Into a map whose own A was another, of centres or of `fit`."""
@@ -207,17 +190,6 @@ def test_states_restore_the_diagonals(side):
     assert torch.equal(source.moduli, target.moduli)
     assert torch.equal(source.imaginary, target.imaginary)
     assert torch.equal(source.queries(x), target.queries(x))
-
-
-def test_gradients():
-    """Near the centres, where no denominator comes close to zero."""
-    x, y = CENTERS[0] + points(2, 1, 0.05), CENTERS[1] + points(3, 2, 0.05)
-    centers = {"query_centers": CENTERS[0], "key_centers": CENTERS[1], **DOUBLE}
-    for options in ({}, {"coefficients": "gaussian", "default_base": "oprf"}):
-        fm = feature_map("clustered_hybrid", D, 20, **options, **centers)
-        inputs = (x.clone().requires_grad_(), y.clone().requires_grad_())
-        assert torch.autograd.gradcheck(lambda a, b, fm=fm: fm.queries(a) @ fm.keys(b).mT, inputs)
-        assert torch.autograd.gradcheck(lambda a, b, fm=fm: fm.attend(a, b, b), inputs)
 
 
 @pytest.mark.parametrize("coefficients", ["zero_one", "gaussian"])

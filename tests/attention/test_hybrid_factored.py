@@ -10,6 +10,7 @@ from torch.testing import assert_close
 import attention
 from attention import feature_map, streaming
 from attention.hybrid import outer
+from tests.pairwise import pairwise
 
 MAPS = [
     ("angular_hybrid", {"num_lambda_features": 1}),
@@ -36,10 +37,9 @@ def hidden_keys() -> Tensor:
     return mask
 
 
-@pytest.mark.parametrize("values", [SHORT, LONG])
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize(("name", "options"), MAPS)
-def test_equals_attention_by_outer_products(name, options, masked, values, monkeypatch):
+@pytest.mark.parametrize(("values", "masked", "case"), pairwise([SHORT, LONG], [False, True], MAPS))
+def test_equals_attention_by_outer_products(case, masked, values, monkeypatch):
+    name, options = case
     features = feature_map(name, 16, 8, heads=4, dtype=torch.float64, **options)
     mask = hidden_keys() if masked else None
     monkeypatch.setattr(streaming, "CPU_BLOCK", 1)

@@ -1,6 +1,7 @@
 """Masks as nn.MultiheadAttention has them: what is refused, and rows that see no key."""
 
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -53,8 +54,10 @@ def test_a_sequence_of_padding_gives_the_bias_alone(name, is_causal):
     assert_close(run(x.detach()[2:].expand(3, -1, -1))[2], output[2])
 
 
-@pytest.mark.parametrize("is_causal", [False, True])
-@pytest.mark.parametrize("name", [*attention.available(), "softmax"])
+@pytest.mark.parametrize(
+    ("name", "is_causal"),
+    list(zip([*attention.available(), *MAPS], cycle([False, True]))),
+)
 def test_rows_that_see_no_key_are_zeros_everywhere(name, is_causal):
     x, y, v = (tokens(2, 5, 3, seed=s).abs().requires_grad_() for s in range(3))
     mask = torch.tensor([[False] * 5, [False, True, True, True, True]])

@@ -34,10 +34,10 @@ def close(computed: Tensor, expected: Tensor, tolerance: float = 0.1) -> None:
     ("batch_first", "sizes", "bias"),
     pairwise([False, True], [{}, {"kdim": 6, "vdim": 5}], [False, True]),
 )
-def test_converges_to_softmax_attention(bias, sizes, batch_first):
+def test_exact_attention_by_name_is_pytorchs(bias, sizes, batch_first):
     """With masks, cross-attention of other sizes and weights: all as PyTorch returns them."""
     exact = softmax_module(bias=bias, batch_first=batch_first, **sizes)
-    ours = RandomFeatureAttention.from_multihead(exact, "hyperbolic", 16384)
+    ours = RandomFeatureAttention.from_multihead(exact, "softmax")
     query = tokens(3, 4, EMBED)
     key = tokens(3, 5, sizes.get("kdim", EMBED), seed=1)
     value = tokens(3, 5, sizes.get("vdim", EMBED), seed=2)
@@ -50,11 +50,12 @@ def test_converges_to_softmax_attention(bias, sizes, batch_first):
         for average in (True, False):
             expected = exact(query, key, value, average_attn_weights=average, **options)
             computed = ours(query, key, value, average_attn_weights=average, **options)
-            close(computed[0], expected[0])
-            visible = (expected[1] > 0).to(query.dtype)
-            uniform = visible / visible.sum(-1, keepdim=True)
-            close(computed[1], expected[1], 0.3 * relative_error(uniform, expected[1]))
+            assert_close(computed, expected)
     assert ours(query, key, value)[1] is None
+    assert set(ours.state_dict()) == set(exact.state_dict())
+    rejects("feature_map must have random features for step, got softmax", ours.initial_state, 2)
+    message, options = "feature_map softmax takes no options, got base", {"base": ("trig", "trig")}
+    rejects(message, RandomFeatureAttention, EMBED, HEADS, "softmax", **options)
 
 
 def test_masks():
@@ -70,6 +71,8 @@ def test_masks():
     close(output, expected[0])
     assert weights.shape == (5, 5)
     assert torch.equal(weights, weights.tril())
+    visible = exact(x[0], x[0], x[0], attn_mask=later, is_causal=True)[1]
+    close(weights, visible)
     assert_close(ours(x, x.clone(), x, is_causal=True)[0][0], output)
     # Finite numbers for -inf, and masks that mask nothing.
     ours = RandomFeatureAttention(EMBED, HEADS, "positive", batch_first=True)
@@ -230,13 +233,13 @@ def test_a_prompt_then_steps_equal_the_causal_module(name, batch_first):
     rejects(message, ours.step, *(t[:, 0] for t in inputs), same, padding)
 
 
-@pytest.mark.parametrize(("backend", "causal"), [("eager", False), ("aot_eager", True)])
-def test_compiles_to_one_graph(backend, causal):
+@pytest.mark.parametrize("causal", [pytest.param(False, marks=pytest.mark.records), True])
+def test_compiles_to_one_graph(causal):
     torch.compiler.reset()
     ours = RandomFeatureAttention(EMBED, HEADS, batch_first=True)
     x = tokens(3, 5, EMBED)
     padding = torch.tensor([[False] * 5, [True] * 2 + [False] * 3, [True] * 5])
-    compiled = torch.compile(ours, backend=backend, fullgraph=True)
+    compiled = torch.compile(ours, backend="aot_eager", fullgraph=True)
     results = []
     for run in (compiled, ours):
         leaf = x.clone().requires_grad_()
@@ -257,24 +260,6 @@ def test_a_step_exports_with_its_state():
     for i in range(6):
         output, state = stepper(x[:, i], state)
         assert_close(output, expected[:, i], rtol=1e-4, atol=1e-5)
-
-
-def test_padding_and_gradients():
-    """Padding reaches neither output nor gradient."""
-    ours = RandomFeatureAttention(EMBED, HEADS, batch_first=True)
-    x, memory = tokens(2, 3, EMBED), tokens(2, 6, EMBED, seed=1)
-    padding = (torch.arange(6) >= 4).expand(2, 6)
-    expected = ours(x, memory[:, :4], memory[:, :4])[0]
-    memory[:, 4:] = 1e9
-    for leaf in ours.parameters():
-        leaf.grad = None
-    output = ours(x, memory, memory, key_padding_mask=padding)[0]
-    assert_close(output, expected)
-    output.sum().backward()
-    assert all(p.grad.isfinite().all() for p in ours.parameters())
-    ours = RandomFeatureAttention(4, 2, "hyperbolic", 2, dtype=torch.float64)
-    leaves = [tokens(3, 4, seed=s, dtype=torch.float64).requires_grad_() for s in range(3)]
-    assert torch.autograd.gradcheck(lambda *t: ours(*t, is_causal=True)[0], leaves)
 
 
 @pytest.mark.parametrize("batch_first", [False, True])
@@ -389,21 +374,3 @@ def test_qk_length_leaves_a_zero_token_as_it_is(length, name):
     output.square().sum().backward()
     assert output.isfinite().all()
     assert 0 < module.in_proj_bias.grad.abs().max() < 1e4
-
-
-def test_exact_attention_by_name_is_pytorchs():
-    exact = softmax_module(batch_first=True)
-    ours = RandomFeatureAttention.from_multihead(exact, "softmax")
-    x = tokens(2, 5, EMBED)
-    padding = torch.zeros(2, 5, dtype=torch.bool)
-    padding[1, 3:] = True
-    for options in ({}, {"key_padding_mask": padding}):
-        expected = exact(x, x, x, need_weights=True, average_attn_weights=False, **options)
-        computed = ours(x, x, x, need_weights=True, average_attn_weights=False, **options)
-        assert_close(computed, expected)
-    causal = ours(x, x, x, is_causal=True)[0]
-    assert_close(causal[:, 0], ours(x[:, :1], x[:, :1], x[:, :1])[0][:, 0])
-    assert set(ours.state_dict()) == set(exact.state_dict())
-    rejects("feature_map must have random features for step, got softmax", ours.initial_state, 2)
-    message, options = "feature_map softmax takes no options, got base", {"base": ("trig", "trig")}
-    rejects(message, RandomFeatureAttention, EMBED, HEADS, "softmax", **options)

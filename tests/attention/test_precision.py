@@ -8,7 +8,6 @@ from torch import Tensor
 
 import attention
 from attention import RandomFeatureAttention
-from attention.precision import full_precision
 from tests.attention.cases import relative_error
 from tests.attention.cases import tokens as drawn
 from tests.pairwise import pairwise
@@ -134,15 +133,9 @@ def test_module_in_low_precision_and_under_autocast(dtype: torch.dtype) -> None:
         assert relative_error(module(x, x, x)[0], expected) < 0.1
 
 
-def test_full_precision_takes_devices_without_autocast() -> None:
-    u = torch.ones(2, 3, device="meta")
-    with torch.autocast("cpu", dtype=torch.bfloat16), full_precision(u):
-        assert (u @ u.mT).dtype == torch.float32
-
-
 @pytest.mark.parametrize("name", ["positive", "trig", "harmonic"])
 def test_sums_of_many_tokens_keep_five_digits(name: str) -> None:
-    count = 2 * 10**5
+    count = 5 * 10**4
     fm = attention.feature_map(name, 2, 4)
     keys, values = torch.zeros(1, count, 2), torch.full((1, count, 1), 0.7)
     memory = attention.LinearMemory(2, 1, fm)

@@ -9,7 +9,6 @@ import math
 from typing import Any
 
 import pytest
-import scipy.linalg
 import torch
 from torch import Tensor
 from torch.testing import assert_close
@@ -18,7 +17,6 @@ import attention
 from attention import RandomFeatureAttention, feature_map
 from attention.projections import (
     FastProjection,
-    fast_walsh_hadamard,
     resolve_projection,
     simplex_matrix,
     simplex_product,
@@ -36,7 +34,7 @@ SIMPLEX = ("fast_simplex", "simplex", "simplex_plus")
 @pytest.mark.parametrize("d", [3, 4])
 @pytest.mark.parametrize("name", ALL)
 def test_rows_have_mean_zero_and_unit_covariance(name, d):
-    w = blocks(name, 4000, d, seed=1)
+    w = blocks(name, 3000, d, seed=1)
     assert z_score(w, 0.0).abs().max() < 4
     products = (w.unsqueeze(-1) * w.unsqueeze(-2)).flatten(-2)
     assert z_score(products, torch.eye(d).flatten()).abs().max() < 4
@@ -301,20 +299,6 @@ def test_default_device_and_dimension_one(name):
         return
     message = "d must be at least 2 for a simplex projection, got 1"
     rejects(message, attention.projection, name, 2, 1)
-
-
-@pytest.mark.parametrize("d", [1, 2, 4, 8, 64])
-def test_walsh_hadamard(d):
-    x = torch.randn(3, d, generator=seeded(0), dtype=torch.float64)
-    h = torch.tensor(scipy.linalg.hadamard(d), dtype=torch.float64) / math.sqrt(d)
-    assert_close(fast_walsh_hadamard(x), x @ h, rtol=1e-12, atol=1e-14)
-    assert_close(fast_walsh_hadamard(fast_walsh_hadamard(x)), x)
-    assert fast_walsh_hadamard(x.float()).dtype == torch.float32
-    x = torch.randn(2, 8, generator=seeded(0), dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(fast_walsh_hadamard, (x,))
-    for wrong in (0, 3, 6):
-        message = f"x must be a power of two, got {wrong}"
-        rejects(message, fast_walsh_hadamard, torch.zeros(2, wrong))
 
 
 @pytest.mark.parametrize(("m", "d"), [(3, 4), (4, 4), (11, 4), (13, 5), (7, 6), (5, 2)])

@@ -50,21 +50,6 @@ def test_lambda_moments_are_binomial(n):
         assert [m.item() for m in moments] == pytest.approx(expected, rel=1e-12, abs=1e-15)
 
 
-@pytest.mark.parametrize("d", [2, 3, 8, 33])
-def test_conformity_against_a_chi_squared_average(d):
-    """Two orthogonal rows: |w_i + w_j|^2 is chi^2 with 2d degrees, averaged over directions.
-
-    E exp((w_i + w_j).z) = E 0F1(; d/2; S v^2/4) with S that chi^2: the terms' moments are exact.
-    """
-    for v in (0.3, 1.0, 2.5):
-        term, total = 1.0, 1.0
-        for k in range(200):
-            term *= (v * v / 4) * (2 * (d + k)) / ((d / 2 + k) * (k + 1))
-            total += term
-        computed = theory.rf_conformity("orthogonal", torch.tensor(v, dtype=torch.float64), d)
-        assert computed.item() == pytest.approx(total, rel=1e-13)
-
-
 @pytest.mark.parametrize("name", sorted(_CLOSED_FORMS))
 def test_defaults_are_those_of_the_map(name):
     """An error without options is that of the map without options, couplings apart."""

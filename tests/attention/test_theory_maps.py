@@ -232,18 +232,6 @@ def test_limits_of_the_parameters():
     assert ratio.log().item() == pytest.approx(-61.22, abs=0.005)
 
 
-@pytest.mark.parametrize("s", [1, -1])
-def test_mean_square_of_sums(s):
-    generator = torch.Generator().manual_seed(5)
-    x = torch.randn(2, 7, 3, generator=generator, dtype=torch.float64)
-    y = torch.randn(2, 4, 3, generator=generator, dtype=torch.float64) + 1
-    expected = (x.unsqueeze(-2) + s * y.unsqueeze(-3)).square().sum(-1).mean((-2, -1))
-    assert_close(theory.mean_square_of_sums(x, y, s), expected)
-    assert theory.mean_square_of_sums(x[:, None], y[:, None], s).shape == (2, 1)
-    assert_close(theory.mean_square_of_sums(x[0], y[0], s), expected[0])
-    assert theory.mean_square_of_sums(x[:, :1], -s * x[:, :1], s).abs().max() < 1e-12
-
-
 def test_tail_bound():
     # For x = y the bound is met at the omega that maximises f1 f2, found on a fine grid.
     x, a, m, error = vector(0.8), -0.15, 40, 0.3

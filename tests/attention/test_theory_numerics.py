@@ -9,7 +9,6 @@ import torch
 from torch.testing import assert_close
 
 from attention import theory
-from attention.theory.base import times_exp
 from tests.attention.cases import doubles
 from tests.attention.test_theory_maps import ALL_DISCRETE, KERNELS, vector
 from tests.pairwise import pairwise
@@ -53,16 +52,6 @@ def test_terms_out_of_range_and_digits():
     computed = theory.mse("hyperbolic", x.double(), -y.double(), 8, kernel="gaussian").log()
     log_error = -4 * 49 + 2 * math.log(2.0**-40) - math.log(16)
     assert computed.item() == pytest.approx(log_error, rel=1e-9)
-    factor = vector(0.0, 0.0, -2.0, 1e-300, -1e-300, 3.0, -3.0).requires_grad_()
-    log_scale = vector(5000.0, 0.5, 0.5, 1000.0, 1500.0, 1000.0, -5000.0).requires_grad_()
-    computed = times_exp(factor, log_scale)
-    tiny = math.exp(1000 - 300 * math.log(10))
-    expected = vector(0.0, 0.0, -2 * math.exp(0.5), tiny, -math.inf, math.inf, 0.0)
-    assert_close(computed, expected, rtol=1e-12, atol=0)
-    gradients = torch.autograd.grad(computed[[0, 1, 2, 3]].sum(), (factor, log_scale))
-    assert all(gradient.isfinite()[:3].all() for gradient in gradients)
-    assert_close(gradients[0][1:3], vector(math.exp(0.5), math.exp(0.5)), rtol=1e-12, atol=0)
-    assert_close(gradients[1][:4], expected[:4], rtol=1e-12, atol=0)
     inf = math.inf
     weights, errors = vector(1.0, 0.0, 0.0, 0.0), vector(2.0, inf, inf, inf)
     assert theory.hybrid_mse(weights.view(2, 2), errors.view(2, 2)) == 2

@@ -1,7 +1,7 @@
 """Transformations of whole models: quantisers, `torch.vmap`, casts, traces and exports."""
 
 import copy
-import warnings
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -31,8 +31,10 @@ class Model(nn.Module):
 
 @pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
-@pytest.mark.parametrize("sizes", [{}, {"kdim": EMBED, "vdim": EMBED}])
-@pytest.mark.parametrize("name", ["positive", "angular_hybrid", "softmax"])
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [("positive", {}), ("angular_hybrid", {"kdim": EMBED, "vdim": EMBED}), ("softmax", {})],
+)
 def test_quantised_models_run(name, sizes):
     """The quantiser replaces `out_proj`, whose weight is then a method."""
     model = Model(name, **sizes).eval()
@@ -108,8 +110,7 @@ def test_vmap_over_an_attn_mask_needs_is_causal():
 CASTS = (nn.Module.half, nn.Module.bfloat16, lambda module: module.to(torch.bfloat16))
 
 
-@pytest.mark.parametrize("cast", CASTS)
-@pytest.mark.parametrize("name", attention.available())
+@pytest.mark.parametrize(("name", "cast"), list(zip(attention.available(), cycle(CASTS))))
 def test_casts_leave_random_vectors_and_fitted_parameters(name, cast):
     x = tokens(20, 4).abs()
     fm = feature_map(name, 4, 8).fit(x, x)
@@ -176,16 +177,3 @@ def test_it_is_cummax_in_an_export(length):
     for found, dim in zip(program.module()(x), (-2, -1), strict=True):
         assert torch.equal(found, x.cummax(dim).values)
         assert torch.equal(running_max(x, dim), found)
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_a_traced_module_attends_alike(causal):
-    inner = RandomFeatureAttention(8, 2, batch_first=True).eval().requires_grad_(False)
-    options = {"need_weights": True, "is_causal": causal}
-    module = Calls(inner, lambda inner, x, padding: inner(x, x, x, padding, **options))
-    padding = torch.arange(5) >= torch.tensor([[5], [3]])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of sizes, which a trace keeps, and of being old
-        traced = torch.jit.trace(module, (torch.randn(2, 5, 8), padding), check_trace=False)
-    x = torch.randn(2, 5, 8)
-    assert_close(traced(x, padding.flip(0)), module(x, padding.flip(0)))

@@ -196,6 +196,7 @@ def real() -> Path:
     return folder
 
 
+@pytest.mark.records
 @pytest.mark.parametrize(
     ("name", "lines", "d", "classes", "train", "test", "exact", "crt_train"),
     [
@@ -224,6 +225,7 @@ def test_the_simplex_papers_published_code_and_the_rows_that_chefs_random_tables
     assert exact_accuracy(*rows(parts, SIGMA[name]), classes) == pytest.approx(exact, abs=5e-5)
 
 
+@pytest.mark.records
 def test_the_printed_table_tells_the_share_of_training_rows(real: Path) -> None:
     def z(train_share: float) -> float:
         data = rows(split(load("cmc", real), train_share), SIGMA["cmc"])
@@ -307,6 +309,7 @@ def test_published_tables_cover_the_same_sets() -> None:
     assert classification.CRT_M == 128
 
 
+@pytest.mark.records
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     values = np.random.default_rng(0).standard_normal((81, 4))
     lines = [",".join(map(str, [*row, int(row[0] > 0)])) for row in values]

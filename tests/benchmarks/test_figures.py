@@ -53,6 +53,7 @@ def test_a_figure_that_was_a_benchmark_still_starts_there(name):
     assert "/experiments/" in str(spec.origin)
 
 
+@pytest.mark.records
 def test_the_angular_hybrid_has_the_smallest_maximal_error(tmp_path):
     results = quick(pointwise, tmp_path)
     for radius in pointwise.LENGTHS:
@@ -74,6 +75,7 @@ def test_equal_cost_by_the_papers_count():
     assert 4 * (m + 1) * 64 + 8 * 64 + 4 * (m + 1) * 8 > 2 * 128 * 64
 
 
+@pytest.mark.records
 def test_regimes_where_one_sided_features_gain_most(tmp_path):
     results = quick(variance, tmp_path)
     at_one = {(r["regime"], r["map"]): r["mean"] for r in results if r["scale"] == 1}
@@ -84,6 +86,7 @@ def test_regimes_where_one_sided_features_gain_most(tmp_path):
         assert at_one[regime, "gerf"] <= at_one[regime, "trig"] + 1e-9
 
 
+@pytest.mark.records
 def test_simplex_rows_beat_orthogonal_ones_beat_independent_ones(tmp_path):
     results = quick(couplings, tmp_path)
     order = ("iid", "orthogonal", "simplex", "simplex_plus", "optimised")
@@ -97,6 +100,7 @@ def test_simplex_rows_beat_orthogonal_ones_beat_independent_ones(tmp_path):
     assert gram["simplex"] < gram["orthogonal"] < gram["iid"]
 
 
+@pytest.mark.records
 def test_phi_beats_psi(tmp_path):
     phi, psi = quick(max_error, tmp_path)
     assert (phi["features"], psi["features"]) == ("phi", "psi")
@@ -118,6 +122,7 @@ def test_fast_rows_are_kept_in_fewer_numbers_that_grow_with_d(tmp_path):
     assert sum(buffer.numel() for buffer in buffers) == coupling_costs.kept("fast_simplex", 48)
 
 
+@pytest.mark.records
 def test_coupling_takes_mass_from_long_sums(tmp_path):
     results = quick(resultants, tmp_path)
     for dim in resultants.DIMS:
@@ -130,6 +135,7 @@ def test_coupling_takes_mass_from_long_sums(tmp_path):
             assert entry["mean_drawn"] == pytest.approx(entry["mean"], abs=4 / 100**0.5)
 
 
+@pytest.mark.records
 def test_the_hybrid_alone_has_no_error_at_both_ends(tmp_path):
     none = {"trig": [True, False], "FAVOR+ (hyperbolic)": [False, True]}
     for entry in quick(error_surface, tmp_path)["slices"]:
@@ -138,6 +144,7 @@ def test_the_hybrid_alone_has_no_error_at_both_ends(tmp_path):
         assert ends == none.get(entry["map"], [True, True])
 
 
+@pytest.mark.records
 def test_optimal_positive_features_gain_as_printed(tmp_path):
     results = {r["dim"]: r for r in quick(oprf_gain, tmp_path)}
     assert results[64]["shown"][-1] == pytest.approx(-61.22, abs=0.01)
@@ -145,6 +152,7 @@ def test_optimal_positive_features_gain_as_printed(tmp_path):
     np.testing.assert_allclose(results[2]["drawn"], results[2]["shown"][:2], atol=0.15)
 
 
+@pytest.mark.records
 def test_orthogonal_trig_beats_independent_on_data(tmp_path):
     rows = np.random.default_rng(0).normal(size=(30, 13))
     for name, file in (("wine", "wine.data"), ("boston", "housing.data")):
@@ -161,6 +169,7 @@ def test_orthogonal_trig_beats_independent_on_data(tmp_path):
         assert means[name, "ORF-reg"] < means[name, "iid"]
 
 
+@pytest.mark.records
 def test_bases_within_one_budget(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(hybrid_bases, "SIZES", ((16, 64), (16, 1)))
     monkeypatch.setattr(hybrid_bases, "REFERENCE_M", 64)
@@ -186,6 +195,7 @@ def test_cost_counts_what_the_map_does():
     assert hybrid_bases.vectors_within(candidate, budget - 1, 16, 64) == 7
 
 
+@pytest.mark.records
 def test_clusters(tmp_path, monkeypatch):
     pytest.importorskip("sklearn")
     monkeypatch.setattr(clustered, "DATA_SETS", clustered.DATA_SETS[:1])
@@ -210,6 +220,7 @@ def test_published_ranges_of_clusters():
             assert low < sum(errors) / len(errors) < high
 
 
+@pytest.mark.records
 def test_errors_and_flops_of_every_map(tmp_path):
     results = quick(error_per_flop, tmp_path)
     assert set(results) == {"unit", "gaussian", "clustered"}
@@ -256,6 +267,7 @@ def test_the_reference_is_true_of_every_map_and_names_every_coupling():
     assert [p for p in attention.available_projections() if f"`{p}`" not in text] == []
 
 
+@pytest.mark.records
 def test_only_trigonometric_features_stand_a_mean_far_from_zero(tmp_path):
     results = quick(far_from_zero, tmp_path)
     for name in ("oprf", "gerf", "positive"):
@@ -267,6 +279,7 @@ def test_only_trigonometric_features_stand_a_mean_far_from_zero(tmp_path):
     assert max(r["error"] for r in figure.select(results, map="trig", way="as it is")) < 0.1
 
 
+@pytest.mark.records
 def test_pairs_of_lower_layers_occur_together_more_often(tmp_path):
     """Orders as here came out with six of six seeds; the smallest gap was 0.002."""
     rows = quick(cooccurrence, tmp_path)
@@ -289,6 +302,7 @@ def test_correlations_and_tiers_are_those_of_the_features():
     assert layer_of[0].tolist() == [-1, 1, 2, 2, 1, 1, *[2] * 10]
 
 
+@pytest.mark.records
 def test_harmonics_remember_places_and_positive_features_do_not(tmp_path):
     results = quick(place_memory, tmp_path)
     rows = {row["map"]: row for row in results["memories"]}
@@ -305,6 +319,7 @@ def test_harmonics_remember_places_and_positive_features_do_not(tmp_path):
         assert size["circle"] < size["torus"] < size["product"]
 
 
+@pytest.mark.records
 def test_searches(tmp_path):
     assert figure.column(quick(action_search, tmp_path), "search") == [
         "autoregressive",

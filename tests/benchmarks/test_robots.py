@@ -117,6 +117,7 @@ def test_a_policy_of_another_task_is_refused(capsys):
     refused(same_keys.main, words, "must be a policy place_memory with memory linear", capsys)
 
 
+@pytest.mark.records
 def test_whether_a_sweeping_policy_uses_its_images(tmp_path, capsys):
     (shipped,) = sweep_sight.SHIPPED
     results = quick(sweep_sight, tmp_path, shipped)
@@ -124,23 +125,6 @@ def test_whether_a_sweeping_policy_uses_its_images(tmp_path, capsys):
     assert list(results[shipped]) == list(sweep_sight.COLUMNS)
     assert all(0 <= share <= 1 for column in results[shipped].values() for share in column)
     assert "0.000 +- 0.000" in capsys.readouterr().out  # nothing is in a bowl after a second
-
-
-def test_the_policy_gets_its_pose_and_the_one_image():
-    class Echo:
-        def reset(self):
-            self.begun = True
-
-        def act(self, observation):
-            return observation
-
-    echo, rgb = Echo(), np.ones((2, 2, 3), np.uint8)
-    policy = sweep_sight.OneImage(echo, rgb)
-    policy.reset()
-    assert echo.begun
-    seen = policy.act({"rgb": np.zeros((2, 2, 3), np.uint8), "pose": np.arange(3)})
-    assert seen["rgb"] is rgb
-    assert seen["pose"].tolist() == [0, 1, 2]
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +136,7 @@ def learned(tmp_path_factory):
     return out
 
 
+@pytest.mark.records
 def test_both_memories_walk_the_same_terrains(learned, tmp_path, capsys):
     facts = quick(same_keys, tmp_path, str(learned), "--set", "episode_s=2")
     of_run = facts["runs"]["learned"]
@@ -168,6 +153,7 @@ def test_both_memories_walk_the_same_terrains(learned, tmp_path, capsys):
     assert all(value.equal(theirs[key]) for key, value in policy.state_dict().items())
 
 
+@pytest.mark.records
 def test_losses_by_width(tmp_path, capsys):
     variant = "linear harmonic F = 11"
     words = ["--walks", "2", "--updates", "6", "--arms", variant]
@@ -182,6 +168,7 @@ def test_losses_by_width(tmp_path, capsys):
     assert chosen((0.02, 0.03, 0.04), (0.900, 0.850, 0.800)) == 0.04
 
 
+@pytest.mark.records
 def test_car_racing(tmp_path, monkeypatch):
     pytest.importorskip("Box2D", reason="needs the extra box2d")
     from experiments.robots import car_racing
@@ -227,6 +214,7 @@ def test_both_trainers_are_given_the_same_policy_and_environment(ppo_against_es)
         assert getattr(jobs[0], field) == getattr(jobs[1], field)
 
 
+@pytest.mark.records
 def test_finished_work_is_kept_and_a_stopped_run_resumes(
     ppo_against_es, tmp_path, monkeypatch, capsys
 ):
@@ -266,10 +254,3 @@ def test_finished_work_is_kept_and_a_stopped_run_resumes(
     assert json.loads((run / "cost.json").read_text())["training_cpu_s"] > 0
     words = ["stone", "--runs", str(tmp_path)]
     refused(ppo_against_es.main, words, "TASK must be of stones, car, toy", capsys)
-
-
-def test_a_curve_is_means_over_equal_stretches_of_steps(ppo_against_es):
-    x, y = ppo_against_es.smooth([1, 2, 3, 150], [1.0, 3.0, 5.0, 7.0])
-    assert x.tolist() == [2.0, 150.0]
-    assert y.tolist() == [3.0, 7.0]
-    assert len(ppo_against_es.smooth(range(1, 301), [0.0] * 300)[0]) == 15

@@ -119,6 +119,7 @@ def test_cases_of_two_checkouts_and_mistakes(tmp_path, capsys):
         assert error in capsys.readouterr().err
 
 
+@pytest.mark.records
 def test_camera_sizes(tmp_path, capsys):
     file = tmp_path / "sizes.json"
     assert camera_sizes.main(["--sizes", "24x32", "48x64", "--calls", "1", "--out", str(file)]) == 0
@@ -152,6 +153,7 @@ def test_the_page_quotes_the_record_of_camera_sizes():
     assert finest["exact_added_mib"] < 100 < 2000 < finest["matrix_mib"]
 
 
+@pytest.mark.records
 def test_cloning_time_leaves_the_size_of_parts_alone(capsys):
     usual = dagger.PART
     assert cloning_time.main(["--batch", "16", "--rounds", "1"]) == 0
@@ -172,6 +174,7 @@ def test_es_scaling(tmp_path):
     assert len(found["resident_mib"][0]) == 3
 
 
+@pytest.mark.records
 def test_memory_over_time(tmp_path, capsys, monkeypatch):
     """Counts alone: no time is tested."""
     rows = quick(memory_over_time, tmp_path, "--growing", "2")
@@ -193,6 +196,7 @@ def test_memory_over_time(tmp_path, capsys, monkeypatch):
     assert "where it falls after 3.0 s" in capsys.readouterr().err
 
 
+@pytest.mark.records
 def test_outer_products(capsys):
     assert outer_products.main(["--quick"]) == 0
     rows = capsys.readouterr().out.splitlines()[1:]
@@ -204,6 +208,7 @@ def test_outer_products(capsys):
         assert ratio == pytest.approx(made / not_made, rel=0.05)
 
 
+@pytest.mark.records
 def test_sweep_time(tmp_path, capsys):
     groups = sweep_time.STEP_PARTS, sweep_time.RESET_PARTS
     before = functions(*groups)

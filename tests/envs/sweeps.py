@@ -1,7 +1,5 @@
-"""Short episodes of BimanualSweep-v0 and their fingerprints, in this process or another."""
+"""Short episodes of BimanualSweep-v0."""
 
-import hashlib
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -9,8 +7,7 @@ import numpy as np
 
 import envs
 from envs.bimanual_sweep import BimanualSweepEnv
-
-Act = Callable[[BimanualSweepEnv], np.ndarray]
+from tests.envs.episodes import Act, expert
 
 
 def make(**settings: Any) -> BimanualSweepEnv:
@@ -20,45 +17,9 @@ def make(**settings: Any) -> BimanualSweepEnv:
     return env
 
 
-def expert(env: BimanualSweepEnv) -> np.ndarray:
-    return env.expert_action()
-
-
-def still(env: BimanualSweepEnv) -> np.ndarray:
-    return np.zeros(12, np.float32)
-
-
 def constant(left: list[float], right: list[float]) -> Act:
     """A policy that moves both tools by the same six changes at every step."""
     return lambda env: np.array(left + right, np.float32)
-
-
-def random(seed: int) -> Act:
-    """A policy that draws from the whole action space."""
-    rng = np.random.default_rng(seed)
-    return lambda env: rng.uniform(env.action_space.low, env.action_space.high).astype(np.float32)
-
-
-def fingerprint(env: BimanualSweepEnv, seed: int, steps: int = 12, act: Act = expert) -> str:
-    """Hash of all observations, rewards and infos of an episode's first steps."""
-    digest = hashlib.sha256()
-    observation, info = env.reset(seed=seed)
-    for _ in range(steps):
-        digest.update(observation["rgb"].tobytes() + observation["pose"].tobytes())
-        digest.update(repr(sorted(info.items())).encode())
-        observation, reward, _, _, info = env.step(act(env))
-        digest.update(np.float64(reward).tobytes())
-    digest.update(env._balls_m.tobytes())
-    return digest.hexdigest()
-
-
-def fresh_fingerprint(seed: int, settings: dict[str, Any]) -> str:
-    """Fingerprint of a fresh environment."""
-    env = make(**settings)
-    try:
-        return fingerprint(env, seed)
-    finally:
-        env.close()
 
 
 def play(env: BimanualSweepEnv, seed: int, act: Act, steps: int = 400) -> float:

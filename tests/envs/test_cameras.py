@@ -33,13 +33,6 @@ def rotation_of(roll: float, pitch: float, yaw: float) -> np.ndarray:
     return np.array(matrix).reshape(3, 3)
 
 
-def test_depth_is_planar_so_level_ground_is_flat():
-    image = render(CameraConfig(), *box((-9, -9, -1), (9, 9, 0)))
-    assert image.shape == (24, 32)
-    assert image.dtype == np.float32
-    np.testing.assert_allclose(image, 0.5 - 0.115, rtol=1e-6)
-
-
 def test_floor_and_far_limit():
     cameras = DepthCameras((CameraConfig(),), FAR_M)
     base = np.array([0.0, 0.0, 0.5])
@@ -82,16 +75,6 @@ def test_field_of_view_spans_the_rows():
     np.testing.assert_allclose(directions[:, :, 2], -1)
     np.testing.assert_allclose(np.diff(directions[0, :, 0]), 2 / 24)
     np.testing.assert_allclose(np.diff(directions[:, 0, 1]), -2 / 24)
-
-
-def test_images_follow_the_robot():
-    low, high = box((0.2, -0.1, -0.1), (0.5, 0.3, 0.0))
-    still = render(CameraConfig(), low, high)
-    base, turn = np.array([3.0, -2.0, 0.5]), np.diag([-1.0, -1.0, 1.0])  # half a turn
-    corners = np.stack([low[0], high[0]]) @ turn.T + [3.0, -2.0, 0.0]
-    cameras = DepthCameras((CameraConfig(),), FAR_M)
-    moved = cameras.render(base, turn, corners.min(0)[None], corners.max(0)[None], -10.0)[0]
-    np.testing.assert_allclose(moved, still, atol=1e-5)
 
 
 @pytest.fixture(scope="module")

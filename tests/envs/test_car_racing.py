@@ -5,9 +5,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
-
-import envs
 
 CAR_RACING = "CarRacingRepeat-v0"
 
@@ -111,28 +108,3 @@ def test_a_distraction_changes_the_image_and_not_the_drive(kind: str) -> None:
     np.testing.assert_array_equal(seen, again)
     plain.close()
     distracted.close()
-
-
-def test_it_is_a_sound_environment() -> None:
-    env = _make(render_mode="rgb_array", episode_frames=40)
-    check_env(env.unwrapped, skip_render_check=True)
-    _, info = env.reset(seed=0)
-    assert {*(one.name for one in envs.find_task(CAR_RACING).outcomes), "success"} == info.keys()
-    picture = env.render()
-    assert isinstance(picture, np.ndarray)
-    assert picture.shape == (400, 600, 3)
-    env.close()
-    env.close()
-
-
-@pytest.mark.parametrize(
-    ("settings", "complaint"),
-    [
-        ({"action_repeat": 0}, "action_repeat = 0"),
-        ({"distraction": "rain"}, "distraction = 'rain'"),
-        ({"patience": 3}, "unknown"),
-    ],
-)
-def test_a_bad_setting_is_one_sentence(settings: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        _make(**settings)

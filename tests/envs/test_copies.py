@@ -81,9 +81,12 @@ def test_what_makes_another_one_is_copied_and_pickled(stones):
         assert episodes.fingerprint(another, 3, steps=3) == episodes.fingerprint(stones, 3, steps=3)
 
 
-@pytest.mark.parametrize("kind", [SyncVectorEnv, AsyncVectorEnv])
 @pytest.mark.parametrize(
-    ("name", "settings"), [(envs.STEPPING_STONES, {}), (envs.BIMANUAL_SWEEP, {"images": False})]
+    ("kind", "name", "settings"),
+    [
+        (SyncVectorEnv, envs.STEPPING_STONES, {}),
+        (AsyncVectorEnv, envs.BIMANUAL_SWEEP, {"images": False}),
+    ],
 )
 def test_vector_environments_step_as_one_alone_does(kind, name, settings):
     def one():

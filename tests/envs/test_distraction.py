@@ -5,7 +5,7 @@ import pytest
 
 from envs.stepping_stones.distraction import Blackouts, Distraction, draw_clutter
 from envs.stepping_stones.terrain import FLOOR_M, Stones
-from tests.envs.episodes import expert, fingerprint, make
+from tests.envs.episodes import expert, make
 
 FAR_M = 1.5
 ALL = {"depth_false_returns": 0.2, "depth_dropped_blocks": 0.2, "clutter_per_m": 5.0}
@@ -42,11 +42,6 @@ def test_the_share_of_lying_pixels_is_as_asked_everywhere(kind, share):
     assert [corner, centre] == pytest.approx([share] * 2, abs=0.06)
 
 
-def test_both_lies_together_cover_what_their_chances_say():
-    lying = pictures(0.2, 0.3) != np.float32(0.4)
-    assert lying.mean() == pytest.approx(1 - 0.8 * 0.7, abs=0.03)
-
-
 def test_what_the_lies_report():
     false = pictures(false_returns=0.1)
     false = false[false != np.float32(0.4)]
@@ -64,12 +59,6 @@ def test_false_returns_are_new_in_every_image_and_blocks_stay_for_five():
         lying = pictures(**{kind: 0.05}, count=2000) != np.float32(0.4)
         again = (lying[1:] & lying[:-1]).sum() / lying[:-1].sum()
         assert again == pytest.approx(stays + (1 - stays) * 0.05, abs=0.03)
-
-
-def test_the_truth_given_is_not_written_to():
-    true = np.full((2, 24, 32), 0.4, np.float32)
-    Distraction(0.5, 0.5, FAR_M, np.random.default_rng(0)).depth(true)
-    assert (true == np.float32(0.4)).all()
 
 
 def test_without_distraction_an_image_is_scene_and_noise():
@@ -96,14 +85,6 @@ def test_distractors_change_only_the_images(honest):
         same = lying["depth"] == honest["depth"]
         assert 0.5 < same.mean() < 0.98
         assert not same.all(axis=(2, 3)).any()  # each image of both cameras lies
-
-
-def test_a_seed_fixes_the_lies():
-    with make(**ALL) as env:
-        first = fingerprint(env, 3, steps=8)
-        assert fingerprint(env, 4, steps=8) != first
-        assert fingerprint(env, 3, steps=8) == first
-    assert not np.array_equal(pictures(0.2, count=3), pictures(0.2, count=3, seed=1))
 
 
 def test_one_lie_does_not_change_another():
@@ -188,25 +169,8 @@ def test_both_cameras_see_the_same_clutter():
     assert len(boxes[0] & boxes[1]) >= 3
 
 
-def test_people_see_the_clutter_too():
-    with make(render_mode="rgb_array", clutter_per_m=10.0) as env:
-        pictures = []
-        bodies = []
-        for _ in range(2):
-            env.reset(seed=1)
-            pictures.append(env.render())
-            bodies.append(env.unwrapped._client.getNumBodies())
-    with make(render_mode="rgb_array") as env:
-        env.reset(seed=1)
-        changed = (env.render() != pictures[0]).any(-1).mean()
-    np.testing.assert_array_equal(*pictures)
-    assert bodies[0] == bodies[1]
-    assert changed > 0.02
-
-
-@pytest.mark.parametrize("kind", ["depth_false_returns", "depth_dropped_blocks"])
-def test_the_strongest_lies_that_are_allowed(kind):
-    with make(**{kind: 0.9}, sensor_noise=10.0) as env:
+def test_the_strongest_lies_that_are_allowed():
+    with make(depth_false_returns=0.9, depth_dropped_blocks=0.9, sensor_noise=10.0) as env:
         observation, _ = env.reset(seed=1)
         assert env.observation_space.contains(observation)
         assert env.observation_space.contains(env.step(expert(env))[0])

@@ -60,14 +60,6 @@ def test_jacobian_is_the_derivative():
         np.testing.assert_allclose(forward(joints).jacobian, numeric, atol=1e-9)
 
 
-def test_left_legs_mirror_right_legs_but_for_the_urdfs_own_asymmetry():
-    """The file's abduction axes lie 2.3 mm apart; nothing else differs."""
-    for joints in postures(20):
-        both = np.tile(joints[:2].mean(0), (4, 1))
-        right, left = forward(both).toes_m[0], forward(both).toes_m[1]
-        np.testing.assert_allclose(left, right * [1, -1, 1], atol=0.0024)
-
-
 def test_a_target_out_of_reach_is_approached_along_the_line_to_it():
     """In the leg's plane, where the hip's sideways offset is a constant."""
 

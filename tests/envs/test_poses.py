@@ -3,7 +3,6 @@ only."""
 
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 
 from envs.stepping_stones import SteppingStonesConfig
 from envs.stepping_stones.poses import draw_poses
@@ -95,18 +94,9 @@ def test_poses_change_neither_stones_nor_noise_nor_steps():
         np.testing.assert_array_equal(usual, drawn)
 
 
-def test_every_episode_has_a_pose_that_its_seed_fixes():
-    with make(**FRONT, **DRAWN, camera_pose_told=True) as env:
-        told = [env.reset(seed=seed)[0]["camera_pose"].tolist() for seed in (1, 2, 1)]
-        told.append(env.reset()[0]["camera_pose"].tolist())
-    assert told[0] == told[2]
-    assert len({*map(tuple, told)}) == 3
-
-
 def test_several_cameras_are_reported_in_order():
     settings = {"cameras": ("belly", "front"), "camera_pose_told": True}
     with make(**settings, episode_s=0.2, camera_pose_error_deg=(4.0, 4.0)) as env:
-        check_env(env.unwrapped, skip_render_check=True)
         told = env.reset(seed=0)[0]["camera_pose"].reshape(2, 6)
         geometry = env.unwrapped.geometry
     straight_down = np.pi / 2
@@ -127,7 +117,7 @@ def test_a_policy_that_is_built_on_the_geometry_refuses_cameras_that_move():
         build_for(config, env)
 
 
-@pytest.mark.parametrize("episode_s", [12.0, pytest.param(60.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("episode_s", [6.0, pytest.param(60.0, marks=pytest.mark.slow)])
 def test_the_front_camera_alone_for_a_long_walk(episode_s):
     """60 s take 33 m of stones. The row is as long for its time; the expert is never at its end."""
     with make(**{**FRONT, "sensor_noise": 1.0}, episode_s=episode_s) as env:

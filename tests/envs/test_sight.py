@@ -3,7 +3,6 @@
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 
 from envs import cameras
 from envs.cameras import CameraConfig, DepthCameras, ray_directions
@@ -25,35 +24,6 @@ MOVED = {
 
 def quiet(**settings):
     return episodes.make(sensor_noise=0.0, **settings)
-
-
-def reference(camera, base, rotation, low, high):
-    """One pixel and one box at a time, in the arithmetic of the default images."""
-    origin = base + rotation @ camera.position_m
-    image = np.empty((camera.height_px, camera.width_px), np.float32)
-    rays = (ray_directions(camera).reshape(-1, 3) @ rotation.T).astype(np.float32)
-    for place, ray in zip(np.ndindex(image.shape), rays, strict=True):
-        with np.errstate(divide="ignore"):
-            inverse = np.float32(1) / ray
-        near = (FLOOR_M - origin[2]) * inverse[2] if inverse[2] < 0 else 1.5
-        for corners in zip(low, high, strict=True):
-            a, b = ((corner - origin).astype(np.float32) * inverse for corner in corners)
-            enter, leave = np.minimum(a, b).max(), np.maximum(a, b).min()
-            if 0 < enter <= leave and enter < near:
-                near = enter
-        image[place] = min(near, 1.5)
-    return image
-
-
-def test_default_images_are_what_they_were_to_the_bit():
-    with quiet() as env:
-        seen, world = env.reset(seed=4)[0], env.unwrapped
-        assert list(seen) == ["depth", "proprio"]
-        state, boxes = world._state, (world._stones.low_m[:4], world._stones.high_m[:4])
-        front, belly = world.config.front_camera, world.config.belly_camera
-        for image, camera in zip(seen["depth"], (front, belly), strict=True):
-            expected = reference(camera, state.position_m, state.rotation, *boxes)
-            np.testing.assert_array_equal(image, expected)
 
 
 def test_many_boxes_in_fine_images_are_what_they_are_one_by_one(monkeypatch):
@@ -137,7 +107,6 @@ def test_cameras_of_several_sizes_have_an_entry_each():
         "clutter_per_m": 5.0, "episode_s": 0.2,
     }  # fmt: skip
     with episodes.make(**settings) as env:
-        check_env(env.unwrapped, skip_render_check=True)
         observation, _ = env.reset(seed=0)
         again, _ = env.reset(seed=0)
         geometry = env.unwrapped.geometry
@@ -158,7 +127,7 @@ def test_distractors_cover_the_same_share_of_a_fine_image(kind):
             quiet(front_camera=size, belly_camera=size, **{kind: 0.1}) as lying,
             quiet(front_camera=size, belly_camera=size) as honest,
         ):
-            seeds = range(40)
+            seeds = range(20)
             pairs = [[env.reset(seed=s)[0]["depth"] for env in (lying, honest)] for s in seeds]
             shares.append(np.mean([(a != b).mean() for a, b in pairs]))
     assert shares == pytest.approx([0.1, 0.1], abs=0.03)
@@ -175,8 +144,6 @@ def test_distractors_cover_the_same_share_of_a_fine_image(kind):
         ({"extra_cameras": {"front": {}}}, "none of them front or belly, got 'front'"),
         ({"extra_cameras": {"A b": {}}}, "small letters, digits and _, .* got 'A b'"),
         ({"extra_cameras": {"tail": {"pitch": 1}}}, "'extra_cameras.tail.pitch'; .*pitch_deg"),
-        ({"front_camera": {"height_px": 2}}, "front_camera.height_px = 2, but .* equal to 4"),
-        ({"front_camera": {"yaw_deg": 200}}, "front_camera.yaw_deg = 200, but .* equal to 180"),
     ],
 )
 def test_cameras_that_make_no_sense_are_one_sentence(settings, message):
@@ -217,7 +184,6 @@ def pixel(rays, eye, point):
         ({"eye_m": (0, 0, 5)}, r"extra_cameras.side.eye_m must be 0.35 to 2.6 m from its target_m"),
         ({"eye_m": (0, 0, 1)}, "extra_cameras.side.eye_m must not be straight above"),
         ({"fov": 3}, "'extra_cameras.side.fov'; .*fov_deg"),
-        ({"height_px": 5}, "extra_cameras.side.height_px = 5, but .* equal to 16"),
     ],
 )
 def test_a_camera_of_the_sweep_that_sees_nothing_is_one_sentence(camera, message):

@@ -9,7 +9,8 @@ from envs.bimanual_sweep import scene
 from envs.bimanual_sweep.meshes import Movers
 from envs.bimanual_sweep.rasteriser import Rasteriser
 from envs.bullet import BulletClient
-from tests.envs.sweeps import expert, make, random
+from tests.envs.episodes import expert, random
+from tests.envs.sweeps import make
 
 exact = pytest.mark.skipif(
     platform.machine() not in ("x86_64", "AMD64"),

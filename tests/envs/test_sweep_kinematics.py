@@ -3,7 +3,6 @@
 from xml.etree import ElementTree
 
 import numpy as np
-import pybullet
 import pytest
 
 from envs.bimanual_sweep.arm import SIDES, ArmModel
@@ -58,33 +57,6 @@ def test_inverse_reaches_what_forward_gives(model):
         found, error = arm.inverse(pose[:3, 3], pose[:3, :3], start, iterations=50)
         assert np.abs(error).max() < 2e-5
         np.testing.assert_allclose(arm.error(pose[:3, 3], pose[:3, :3], found), error)
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_inverse_stays_inside_the_joint_limits(model):
-    arm = model.kinematics
-    rng = np.random.default_rng(2)
-    for _ in range(30):
-        place = rng.uniform([-3, -3, -3], [3, 3, 3])  # mostly out of reach
-        turn = rotation_of(rng.uniform(-1, 1, 3))
-        found, error = arm.inverse(place, turn, _POSTURE_RAD, iterations=40)
-        assert (found >= arm.lower_rad).all()
-        assert (found <= arm.upper_rad).all()
-        assert np.isfinite(error).all()
-
-
-def test_rotations_are_those_that_pybullet_means_by_the_same_angles():
-    rng = np.random.default_rng(3)
-    for euler in rng.uniform([-3.1, -1.5, -3.1], [3.1, 1.5, 3.1], (100, 3)):
-        quaternion = pybullet.getQuaternionFromEuler(euler)
-        wanted = np.reshape(pybullet.getMatrixFromQuaternion(quaternion), (3, 3))
-        np.testing.assert_allclose(rotation_of(euler), wanted, atol=1e-9)
-
-
-def test_rotation_vector_of_a_turn_about_an_axis():
-    np.testing.assert_allclose(rotation_vector(rotation_of(np.array([0.7, 0, 0]))), [0.7, 0, 0])
-    np.testing.assert_allclose(rotation_vector(rotation_of(np.array([0, 0, -2.9]))), [0, 0, -2.9])
-    np.testing.assert_array_equal(rotation_vector(np.eye(3)), np.zeros(3))
 
 
 @pytest.mark.parametrize(

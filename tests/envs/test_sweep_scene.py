@@ -5,7 +5,8 @@ import pytest
 
 from envs.bimanual_sweep.camera import SweepCamera
 from envs.bimanual_sweep.scene import add_bowl_visual, add_table_visual
-from tests.envs.sweeps import expert, make, random, still
+from tests.envs.episodes import expert, random, still
+from tests.envs.sweeps import make
 
 
 @pytest.fixture(scope="module")
@@ -110,12 +111,12 @@ def test_a_ball_that_fell_off_the_table_does_not_count():
     env.close()
 
 
-@pytest.mark.parametrize("act", [expert, random(0)])
-def test_the_cached_background_changes_no_pixel(seeing, act):
+def test_the_cached_background_changes_no_pixel(seeing):
     """Everything drawn in one client at once is what arms and balls before a cached table are."""
     seeing.reset(seed=0)
     client, camera = seeing._client, seeing._camera
-    for step in range(25):
+    act = random(0)
+    for step in range(17):
         seeing.step(act(seeing))
         if step % 8:
             continue
@@ -151,11 +152,6 @@ def test_every_ball_is_red_and_every_bowl_green():
         env.close()
 
 
-def test_more_balls_are_more_red(seeing):
-    red, _ = shades(seeing.reset(seed=0)[0]["rgb"])
-    assert 30 * 60 < red.sum() < 30 * 300
-
-
 def test_nothing_but_balls_and_bowls_is_red_or_green():
     env = make(images=True, balls=1, bowl_x_m=0.41)
     client = env._client
@@ -165,24 +161,6 @@ def test_nothing_but_balls_and_bowls_is_red_or_green():
     picture, _ = env._camera._draw(client)  # arms alone
     for shade in shades(picture):
         assert not shade.any()
-    env.close()
-
-
-def test_images_move(seeing):
-    """No image is constant, and two in a row differ where the tools are."""
-    first = seeing.reset(seed=1)[0]["rgb"]
-    assert np.ptp(first, axis=(0, 1)).min() > 100
-    second = seeing.step(expert(seeing))[0]["rgb"]
-    changed = (first != second).any(axis=-1)
-    assert 500 < changed.sum() < 100_000
-
-
-@pytest.mark.parametrize("size", [50, 123])
-def test_size_of_the_image(size):
-    env = make(images=True, image_px=size)
-    rgb = env.reset(seed=0)[0]["rgb"]
-    assert rgb.shape == (size, size, 3) == env.observation_space["rgb"].shape
-    assert np.ptp(rgb, axis=(0, 1)).min() > 100
     env.close()
 
 

@@ -3,24 +3,19 @@
 import hashlib
 import re
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from envs.bimanual_sweep import BimanualSweepConfig
-from tests.envs.sweeps import constant, expert, make
+from tests.envs.episodes import expert
+from tests.envs.sweeps import constant, make
 
 WRONG = [
-    ({"nonsense": 1}, r"unknown setting 'nonsense'; .*bowl_x_m"),
-    ({"balls": 0}, r"balls = 0, but .* greater than or equal to 1"),
-    ({"balls": 2.5}, r"balls = 2.5, but .* integer"),
     ({"balls": 100}, r"balls = 100 of radius 0.015 m need 0.360 m\^2, and .* 0.128 m\^2"),
-    ({"ball_radius_m": 0.05}, r"ball_radius_m = 0.05, but .* less than or equal to 0.03"),
-    ({"ball_mass_kg": 0}, r"ball_mass_kg = 0, but .* greater than 0"),
-    ({"ball_friction": float("nan")}, r"ball_friction = nan, but .* finite number"),
     ({"spawn_m": (0.0, 0.2)}, r"spawn_m must be two positive lengths, got \[0.0, 0.2\]"),
-    ({"spawn_m": 0.2}, r"spawn_m = 0.2, but input should be a valid tuple"),
     ({"spawn_m": (0.3, 0.2)}, r"spawn_m must be at most \[0.230, 0.535\], .*got \[0.3, 0.2\]"),
     ({"spawn_m": (0.1, 0.6)}, r"spawn_m must be at most .* beside the table, got \[0.1, 0.6\]"),
     ({"table_m": (0.0, 1.0)}, r"table_m must be two positive lengths, got \[0.0, 1.0\]"),
@@ -30,39 +25,15 @@ WRONG = [
     ({"table_m": (1.1, 0.2)}, r"bowl_jitter_m \+ .* must be at most 0.1, or .* over the table's"),
     ({"bowl_plate_m": 0.02, "bowl_height_m": 0.03}, r"bowl_plate_m must be .* 0.03, got 0.02"),
     ({"bowl_rim_radius_m": 0.05}, r"bowl_rim_radius_m must be at least .* 0.1, got 0.05"),
-    ({"start_jitter_m": 0.5}, r"start_jitter_m = 0.5, but .* less than or equal to 0.1"),
     ({"blade_clearance_m": 0.015}, r"blade_clearance_m must be below .* 0.015, .*got 0.015"),
     (
         {"blade_width_m": 0.05, "blade_clearance_m": 0.02, "ball_radius_m": 0.03, "balls": 5},
         r"blade_clearance_m must be at most a quarter of blade_width_m = 0.05, got 0.02",
     ),
-    ({"blade_slope_rad": 2.0}, r"blade_slope_rad = 2.0, but .* less than or equal to 1.2"),
-    ({"handle_m": 0}, r"handle_m = 0, but .* greater than 0"),
-    ({"step_m": 0.5}, r"step_m = 0.5, but .* less than or equal to 0.1"),
-    ({"step_rad": 0}, r"step_rad = 0, but .* greater than 0"),
-    ({"episode_s": -1}, r"episode_s = -1, but .* greater than 0"),
-    ({"frozen_arm": "both"}, r"frozen_arm = 'both', but .*'none', 'left' or 'right'"),
-    ({"image_px": 10}, r"image_px = 10, but .* greater than or equal to 50"),
-    ({"images": "perhaps"}, r"images = 'perhaps', but .* boolean"),
-    ({"camera_fov_deg": 0}, r"camera_fov_deg = 0, but .* greater than 5"),
     ({"camera_eye_m": (0, 0, 0.02)}, r"camera_eye_m must be 0.35 to 2.6 m from camera_target_m"),
     ({"camera_eye_m": (0, 0, 3)}, r"camera_eye_m must be 0.35 to 2.6 m .*got \[0.0, 0.0, 3.0\]"),
     ({"camera_eye_m": (0, 0, 1)}, r"camera_eye_m must not be straight above or below"),
     ({"camera_eye_m": (0, 0)}, r"camera_eye_m.2 is missing"),
-    ({"images": "no"}, r"images = 'no', but .* valid boolean, True or False$"),
-    ({"images": 0}, r"images = 0, but .* valid boolean, True or False$"),
-    ({"images": 1.0}, r"images = 1.0, but .* valid boolean"),
-    ({"images": None}, r"images = None, but .* valid boolean"),
-    ({"images": np.array([True])}, r"images = \[True\], but .* valid boolean"),
-    ({"balls": True}, r"balls = True, but .* valid integer"),
-    ({"balls": "3"}, r"balls = '3', but .* valid integer"),
-    ({"balls": 3.0}, r"balls = 3.0, but .* valid integer"),
-    ({"balls": float("inf")}, r"balls = inf, but .* valid integer"),
-    ({"image_px": np.float64(100)}, r"image_px = 100.0, but .* valid integer"),
-    ({"episode_s": "40"}, r"episode_s = '40', but .* valid number"),
-    ({"frozen_arm": None}, r"frozen_arm = None, but .*'none', 'left' or 'right'"),
-    ({"frozen_arm": False}, r"frozen_arm = False, but .*'none', 'left' or 'right'"),
-    ({"spawn_m": ("0.1", 0.2)}, r"spawn_m.0 = '0.1', but .* valid number"),
 ]
 
 
@@ -72,22 +43,6 @@ def test_wrong_settings(settings, sentence):
         make(**settings)
     assert type(error.value) is ValueError
     assert "\n" not in str(error.value)
-
-
-def test_numpy_stands_for_plain_settings():
-    settings = {"images": np.False_, "balls": np.int64(3), "image_px": np.array(60)}
-    settings |= {"spawn_m": np.array([0.1, 0.2]), "frozen_arm": np.str_("left")}
-    env = make(**settings)
-    plain = {"images": False, "balls": 3, "image_px": 60, "spawn_m": (0.1, 0.2)}
-    assert env.config == BimanualSweepConfig(**plain, frozen_arm="left")
-    assert type(env.config.balls) is int
-    env.close()
-
-
-@pytest.mark.filterwarnings("ignore:.*render_mode='film'")
-def test_wrong_render_mode():
-    with pytest.raises(ValueError, match="render_mode must be rgb_array, human or None, got 'fil"):
-        make(render_mode="film")
 
 
 def boxes(env):
@@ -207,6 +162,12 @@ SEEN = {
 }  # fmt: skip
 
 
+@cache
+def usual(measure):
+    """Of the default settings."""
+    return facts(measure, {})
+
+
 def facts(measure, settings):
     env = make(**({"image_px": 350, "images": measure is picture, "episode_s": 0.5} | settings))
     env.reset(seed=0)
@@ -217,13 +178,13 @@ def facts(measure, settings):
 
 @pytest.mark.parametrize(("key", "value", "measure"), EFFECTS)
 def test_every_setting_changes_what_it_says(key, value, measure):
-    assert not np.array_equal(facts(measure, {}), facts(measure, {key: value}))
+    assert not np.array_equal(usual(measure), facts(measure, {key: value}))
 
 
 @pytest.mark.parametrize("key", sorted(SEEN))
 def test_shapes_are_seen_as_they_are_felt(key):
     value = next(value for name, value, _ in EFFECTS if name == key)
-    assert not np.array_equal(facts(picture, {}), facts(picture, {key: value}))
+    assert not np.array_equal(usual(picture), facts(picture, {key: value}))
 
 
 def test_every_setting_has_a_test_of_its_effect():
@@ -238,20 +199,6 @@ def test_sizes_are_those_asked_for():
     assert ball_facts(env)[:2] == [4, 0.015]
     assert bowl_facts(env)[0][1][2] == pytest.approx(0.09, abs=0.01)
     env.close()
-
-
-def test_every_setting_is_documented():
-    documented = BimanualSweepConfig.__pydantic_fields__
-    assert set(documented) == {field.name for field in fields(BimanualSweepConfig)}
-    assert all(field.description for field in documented.values())
-
-
-def test_the_guide_gives_the_defaults_of_its_settings():
-    page = (Path(__file__).parents[2] / "docs" / "guide" / "bimanual_sweep.md").read_text()
-    section = page.partition("# Settings\n")[2].partition("\n#")[0]
-    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", section, re.MULTILINE))
-    assert len(rows) > 5
-    assert rows == {name: str(getattr(BimanualSweepConfig(), name)) for name in rows}
 
 
 def test_extreme_settings_that_are_allowed_run():

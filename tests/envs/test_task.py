@@ -22,8 +22,8 @@ def success(agent: type[Oracle] | type[Blind], episodes: int) -> float:
 
 def test_the_oracle_walks_and_the_blind_fall():
     """On a few fixed terrains; the slow test measures the rates."""
-    assert success(Oracle, 2) == 1
-    assert success(Blind, 6) == 0
+    assert success(Oracle, 1) == 1
+    assert success(Blind, 2) == 0
 
 
 @pytest.mark.slow

@@ -30,16 +30,6 @@ def test_a_longer_episode_has_the_same_stones_and_more():
     assert len(rows[0]) < len(rows[1])
 
 
-def test_the_rewarded_speed_does_not_shorten_the_row():
-    rows = [
-        draw_stones(
-            SteppingStonesConfig(reward_speed_m_s=v), (0.1, 0.2), np.random.default_rng(1)
-        ).edges_m
-        for v in (0.1, 5.0)
-    ]
-    np.testing.assert_array_equal(*rows)
-
-
 def test_margin():
     x = np.array([0.0, 0.35, 0.4, 0.5, 0.61, 1.25])
     np.testing.assert_allclose(ROW.margin_m(x), [0.4, 0.05, 0.0, -0.1, 0.01, -0.05], atol=1e-12)

@@ -289,7 +289,10 @@ def stony(walk):
     ]
 
 
-@pytest.mark.parametrize("arm", [arm for arm in PLACES if arm != "none"])
+@pytest.mark.parametrize(
+    "arm", ["linear", "delta", "exact", "fitted grid", "learned keys", "gru", "last action", "vote",
+            "random choice", "unpooled delta"]
+)  # fmt: skip
 def test_memories_of_places(stones, walk, arm):
     check(build(stones, **PLACES[arm]), stony(walk), arm not in NOT_ALIKE)
 
@@ -297,20 +300,6 @@ def test_memories_of_places(stones, walk, arm):
 @pytest.mark.parametrize("arm", [{"num_features": 100, "width_m": 0.06}, {"memory": "grid"}])
 def test_memories_of_paths_that_turn(turning, arm):
     check(build(turning, **arm), stony(walked(turning)))
-
-
-def test_growing_memories_are_traced_once(stones, walk):
-    policy = build(stones, memory="exact", exact_s=None)
-    seen = walk[0][:5]
-    acted(policy, [*seen, *seen])
-    run = policy._compiled._run
-    assert run is not None
-    carried = []
-    for one in seen:
-        policy.act(one)
-        carried.append(policy.carried)
-    assert policy._compiled._run is run
-    assert carried == sorted(set(carried))
 
 
 def searched(policy, after=AFTER):
@@ -349,12 +338,3 @@ def test_chains_along_gradients_are_not_traced():
     actions = searched(policy)
     assert not is_traced(policy)
     np.testing.assert_array_equal(actions, untraced(policy))
-
-
-def test_gradients_pass_through_a_search_all_the_same():
-    policy = vision_cases.make(head="explicit")
-    searched(policy)
-    rgb, pose = policy._batch(vision_cases.observation())
-    action = policy.decided(rgb, pose, vision_cases.generator())
-    (gradient,) = torch.autograd.grad(action.sum(), policy.encoder.patches.weight)
-    assert gradient.abs().sum() > 0

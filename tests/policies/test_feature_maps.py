@@ -1,6 +1,7 @@
 """The feature maps of policies: their bases, and parameters fitted to unit directions."""
 
 import copy
+from itertools import cycle
 from pathlib import Path
 from typing import get_args
 
@@ -13,7 +14,6 @@ import attention
 from policies import ImplicitAttentionPolicy, VisionPolicyConfig
 from policies.common.feature_maps import map_state
 from policies.common.settings import EXACT, Projection
-from tests.pairwise import pairwise
 from tests.policies import cases, vision_cases
 from tests.policies.cases import observation
 from training import flops
@@ -55,11 +55,16 @@ def test_policies_take_every_projection_of_the_library():
 
 @pytest.mark.parametrize(
     ("module", "name", "projection"),
-    pairwise(
-        [cases, vision_cases],
-        attention.available(general=True),
-        attention.available_projections(),
-    ),
+    [
+        *zip(
+            cycle([cases, vision_cases]),
+            attention.available(general=True),
+            cycle(attention.available_projections()),
+        ),
+        *((cases, "oprf", projection) for projection in attention.available_projections()),
+        (cases, "poisson_plus", "simplex"),
+        (vision_cases, "geometric_plus", "halton"),
+    ],
 )
 def test_every_projection_acts_or_is_refused_in_a_sentence(module, name, projection):
     settings = {"feature_map": name, "projection": projection}
@@ -80,8 +85,9 @@ def test_simplices_need_two_dimensions():
     VisionPolicyConfig(embed_dim=4, heads=4, projection="halton")
 
 
-@pytest.mark.parametrize("name", attention.available(general=True))
-@pytest.mark.parametrize("module", [cases, vision_cases])
+@pytest.mark.parametrize(
+    ("module", "name"), list(zip(cycle([cases, vision_cases]), attention.available(general=True)))
+)
 def test_a_map_fitted_to_its_own_tokens_survives_a_file(module, name):
     policy, other = (module.make(feature_map=name) for _ in range(2))
     fit(policy)

@@ -142,15 +142,6 @@ def test_a_decision_costs_the_same_however_long_the_episode(stones, walk, arm):
     assert len(set(costs[1:])) == 1
 
 
-def test_a_decision_of_exact_memory_costs_more_and_more(stones, walk):
-    policy = build(stones)
-    linear = count(lambda: policy.act(walk[0][0])).by_component["score"]
-    exact = build(stones, memory="exact")
-    grown = [count(lambda: exact.act(walk[0][0])).by_component["score"] for _ in range(3)]
-    assert grown[0] < grown[1] < grown[2]
-    assert grown[2] > 10 * linear
-
-
 def test_a_grid_keeps_its_cells_while_the_robot_walks_on():
     """A hole that was seen 30 cm ahead lies under the robot 30 cm later, on the same cell."""
     grid = PlaceGrid(2.0, 0.01, 0.95)

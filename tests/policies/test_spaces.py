@@ -125,8 +125,9 @@ def check(observations, actions, settings):
 
 @pytest.mark.parametrize("name", OBSERVATIONS)
 def test_it_acts_and_learns_whatever_is_seen(name):
-    for settings, actions in zip(KINDS, itertools.cycle(ACTIONS.values()), strict=False):
-        check(OBSERVATIONS[name], actions, settings)
+    place = list(OBSERVATIONS).index(name)
+    for i in (0, 1 + place % 7, 1 + (place + 3) % 7):  # the default and two others of `KINDS`
+        check(OBSERVATIONS[name], list(ACTIONS.values())[(place + i) % len(ACTIONS)], KINDS[i])
 
 
 @pytest.mark.parametrize("name", ACTIONS)
@@ -266,7 +267,7 @@ REMEMBERING = [
 
 @pytest.mark.parametrize(
     ("settings", "actions"),
-    [*zip(2 * REMEMBERING, itertools.cycle(["bounded", "discrete from", "grid", "switches"]))],
+    [*zip(REMEMBERING, itertools.cycle(["bounded", "discrete from", "grid", "switches"]))],
 )
 def test_steps_in_a_row_are_the_same_as_one_by_one(settings, actions):
     """Two episodes, one behind the other, and beside them the other way round."""

@@ -73,16 +73,6 @@ def test_queries_and_keys_have_the_length_asked_for():
         torch.testing.assert_close(projected.norm(dim=-1), torch.full(projected.shape[:-1], 2.0))
 
 
-def test_a_patch_moved_is_seen():
-    """The same patch elsewhere: positions make contexts differ."""
-    policy = make()
-    rgb = torch.full((2, HEIGHT, WIDTH, 3), 90, dtype=torch.uint8)
-    rgb[0, :6, :6] = 250
-    rgb[1, 18:, 30:] = 250
-    context = policy.encode(rgb, torch.zeros(2, 5))
-    assert (context[0] - context[1]).abs().max() > 1e-3
-
-
 class Backwards(torch.nn.Module):
     """The patches' tokens in the opposite order; the pose's stays the last."""
 

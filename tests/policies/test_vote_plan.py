@@ -86,7 +86,9 @@ def test_the_view_is_what_the_published_cameras_see(name):
     assert torch.stack(same)[torch.stack(stone)].float().mean() > 0.85
 
 
-@pytest.mark.parametrize(("name", "selection"), list(zip(POSES, cycle(("all", "learned")))))
+@pytest.mark.parametrize(
+    ("name", "selection"), list(zip(list(POSES)[::3], cycle(("all", "learned"))))
+)
 def test_a_policy_acts_on_other_cameras_much_as_on_the_published(name, selection):
     """A template that likes stones to gaps; chance would differ by about 0.7."""
     policy, before = (
@@ -121,17 +123,6 @@ def test_the_published_cameras_at_any_resolution_are_read_as_they_are(factor, sh
     assert policy.tokens.count == 96 * factor**2
     depth = torch.rand(1, 2, *shape)
     assert torch.equal(policy.inputs.votes.view([depth.unsqueeze(2)])[:, :, 0], depth)
-
-
-def test_finer_images_of_turned_cameras_make_a_finer_view():
-    pitch = np.radians(15)
-    turn = np.array(
-        [[np.cos(pitch), 0, -np.sin(pitch)], [0, 1, 0], [np.sin(pitch), 0, np.cos(pitch)]]
-    )
-    rays = np.stack([published_rays(48, 64) @ turn.T] * 2)
-    known = Geometry({"depth": rays}, {"depth": np.array([FRONT, BELLY])})
-    policy = build({"controller": "vote"}, observations(2, 48, 64), ACTIONS, geometry=known)
-    assert policy.inputs.votes.shape == (2, 48, 64)
 
 
 def test_cameras_of_their_own_keys_are_the_same_cameras():
