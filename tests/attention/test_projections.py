@@ -34,7 +34,7 @@ SIMPLEX = ("fast_simplex", "simplex", "simplex_plus")
 @pytest.mark.parametrize("d", [3, 4])
 @pytest.mark.parametrize("name", ALL)
 def test_rows_have_mean_zero_and_unit_covariance(name, d):
-    w = blocks(name, 3000, d, seed=1)
+    w = blocks(name, 4000, d, seed=1)
     assert z_score(w, 0.0).abs().max() < 4
     products = (w.unsqueeze(-1) * w.unsqueeze(-2)).flatten(-2)
     assert z_score(products, torch.eye(d).flatten()).abs().max() < 4
