@@ -179,21 +179,12 @@ class RandomFeatureAttention(HeadProjections):
         check_options(
             options, dict.fromkeys(_SETTLED, "follows multihead"), "options of from_multihead"
         )
-        weight = multihead.out_proj.weight
         converted = cls(
-            multihead.embed_dim,
-            multihead.num_heads,
-            feature_map,
-            num_features,
-            dropout=multihead.dropout,
-            bias=multihead.in_proj_bias is not None,
+            feature_map=feature_map,
+            num_features=num_features,
             add_bias_kv=multihead.bias_k is not None,
             add_zero_attn=multihead.add_zero_attn,
-            kdim=multihead.kdim,
-            vdim=multihead.vdim,
-            batch_first=multihead.batch_first,
-            device=weight.device,
-            dtype=weight.dtype,
+            **_sizes(multihead, multihead.out_proj.weight),
             **options,
         )
         copy_weights(multihead, converted)
@@ -209,18 +200,7 @@ class RandomFeatureAttention(HeadProjections):
             raise ValueError(
                 f"qk_length must be None for nn.MultiheadAttention, got {self.qk_length}"
             )
-        weight = self._input_weight()
-        multihead = nn.MultiheadAttention(
-            self.embed_dim,
-            self.num_heads,
-            dropout=self.dropout,
-            bias=self.in_proj_bias is not None,
-            kdim=self.kdim,
-            vdim=self.vdim,
-            batch_first=self.batch_first,
-            device=weight.device,
-            dtype=weight.dtype,
-        )
+        multihead = nn.MultiheadAttention(**_sizes(self, self._input_weight()))
         copy_weights(self, multihead)
         return multihead
 
@@ -373,6 +353,16 @@ class RandomFeatureAttention(HeadProjections):
         if isinstance(self.feature_map, ExactSoftmax):
             raise ValueError("feature_map must have random features for step, got softmax")
         return self.feature_map
+
+
+def _sizes(
+    module: "RandomFeatureAttention | nn.MultiheadAttention", weight: Tensor
+) -> dict[str, Any]:
+    """The arguments that modules of one size share, with the device and dtype of a weight."""
+    names = ("embed_dim", "num_heads", "dropout", "kdim", "vdim", "batch_first")
+    found = {name: getattr(module, name) for name in names}
+    bias = module.in_proj_bias is not None
+    return found | {"bias": bias, "device": weight.device, "dtype": weight.dtype}
 
 
 def _keep_random_vectors(

@@ -61,14 +61,8 @@ class Remembered(NamedTuple):
 class PlaceMemoryPolicy(SeeingPolicy):
     """Remembers where holes are along the path and acts on this memory.
 
-    Args:
-        config: its settings.
-        observation_space: a Dict of depth images and proprioception.
-        action_space: of footholds.
-        geometry: geometry of the robot, see `policies.common.geometry`.
-
-    Raises:
-        ValueError: if the spaces are unsupported or incompatible with the settings.
+    Observations are a Dict of depth images and proprioception, actions place feet. Arguments and
+    errors are those of `SeeingPolicy`.
     """
 
     config: PlaceMemoryConfig
