@@ -90,7 +90,9 @@ def test_numbers_of_points_that_coincide_stand_apart():
 def test_names_that_matplotlib_would_read_otherwise():
     """Unbalanced mathematics stopped the page for good, and a leading underscore hid a name."""
     points = same_points((0, 1.0), (1, 1.0))
-    assert draw_picture(points, ["$x_{ $ 1", "_hidden"], "$x_{ $", "y", {}).startswith(b"\x89PNG")
+    image = draw_picture(points, ["$x_{ $ 1", "_hidden"], "$x_{ $", "y", {})
+    assert image.startswith(b"\x89PNG")
+    assert image[25] == 3  # colours by a palette
     x = np.arange(3.0)
     variants = [Line(i, f"_{i} $x_{{ $", x, x, x, x) for i in range(OVERLAID + 1)]
     svg = draw_lines(variants, "t", "x", "y", baseline="_0 $x_{ $")
