@@ -30,8 +30,8 @@ EXTRAS = {
     "wandb": ("wandb",),
     "mlflow": ("mlflow", "sqlalchemy", "alembic"),
 }
-"""Modules that come with each, what matters most first. A module of several extras counts for the
-first that has it."""
+"""Modules of each extra, the most important ones first. A module of several extras belongs to the
+first of them."""
 NAMES = {
     "cv2": "OpenCV",
     "alembic": "Alembic",

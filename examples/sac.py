@@ -47,7 +47,7 @@ class SACConfig(JobConfig):
     batch_size: int = Field(default=256, ge=1)
     """Transitions a gradient step."""
     buffer_size: int = Field(default=100_000, ge=1)
-    """Latest transitions that are kept."""
+    """Number of latest transitions that the replay buffer keeps."""
     learning_rate: float = Field(default=3e-4, gt=0)
     """Learning rate of Adam."""
     gamma: float = Field(default=0.99, ge=0, le=1)

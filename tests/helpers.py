@@ -1,4 +1,4 @@
-"""What the tests of several commands share: run a command, read what it left, see it refuse."""
+"""Helpers for tests of commands: run a command, read its output, check its errors."""
 
 import csv
 

@@ -20,7 +20,7 @@ class ResumeContract:
     """Tests of one kind of job; `out` is its directory."""
 
     kills = (2, 4)
-    """After which of the files that are renamed into place the process ends."""
+    """Number of files that are renamed into place before the process ends."""
 
     def start(self, out, *, part=False):
         """Run the job from the beginning, all of it or a first part; returns the exit status."""

@@ -99,7 +99,7 @@ class SteppingStonesConfig:
     depth_blackout_s: float = Field(default=0.5, ge=0.05, le=10)
     """Length of each such blackout, seconds."""
     clutter_per_m: float = Field(default=0.0, ge=0, le=40)
-    """Boxes beside the path, both sides together, a metre of it; cameras alone meet them."""
+    """Boxes beside the path per metre, on both sides together; only the cameras see them."""
     reward_speed_m_s: float = Field(default=0.5, gt=0)
     """Forward progress is rewarded up to this speed, metres a second."""
     margin_reward: float = Field(default=0.0, ge=0)

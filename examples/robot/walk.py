@@ -2,7 +2,7 @@
 
     python examples/robot/walk.py FOLDER [EPISODES]
 
-Needs NumPy and ONNX Runtime; what it starts as the robot's body needs Foveate.
+It requires NumPy and ONNX Runtime; the simulated robot that it starts requires Foveate.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What every feature map promises, whatever its formula."""
+"""Properties of every feature map."""
 
 import copy
 import inspect

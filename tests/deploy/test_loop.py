@@ -51,7 +51,7 @@ def test_decisions_begin_when_they_are_due_and_a_slow_one_delays_no_others(folde
 
 
 class Fails:
-    """Observations that fail from the third decision on, for so many decisions."""
+    """Observations that fail from the third decision on, for a number of decisions."""
 
     def __init__(self, policy, how, count):
         self.drawn, self.how, self.count, self.calls = Drawn(policy.contract.inputs), how, count, 0

@@ -65,7 +65,7 @@ def rollout_cost(
 
 
 def turned(velocity: np.ndarray, command: BodyCommand, time_s: float) -> np.ndarray:
-    """What is wanted a while ahead."""
+    """Reference trajectory of the next steps."""
     if not command.turns:
         return velocity
     x, y = velocity[:2]

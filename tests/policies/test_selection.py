@@ -15,7 +15,7 @@ def tokens(policy, seeds):
 
 
 def with_the_same_parameters(**settings):
-    """By random features and exact."""
+    """Selections by random features and by exact attention."""
     pair = [make(**settings), make(**{**settings, "feature_map": EXACT})]
     for hybrid, exact in zip(*(policy.parameters() for policy in pair), strict=True):
         assert torch.equal(hybrid, exact)

@@ -96,7 +96,7 @@ def test_every_place_has_a_code_of_its_own():
 
 
 def test_standardised_pixels_have_mean_0_and_variance_1():
-    """By the statistics given; before that, and without the option, as ever."""
+    """Tokens use given statistics; before that, and without the option, they are unscaled."""
     generator = torch.Generator().manual_seed(0)
     depth = 0.3 + torch.rand(3000, 2, 1, 24, 32, generator=generator) * torch.linspace(0.1, 1, 32)
     depth[:, 0, 0, 0, 0] = 0.5  # never varies

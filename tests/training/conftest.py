@@ -1,4 +1,4 @@
-"""What several tests begin from."""
+"""Fixtures of several tests."""
 
 from functools import partial
 

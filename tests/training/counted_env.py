@@ -8,7 +8,7 @@ from tests.training.expert_env import ExpertEnv
 from tests.training.picture_env import PictureEnv
 
 COUNTS = "FOVEATE_TEST_OPENED"
-"""Environment variable that names the file; a line an opening."""
+"""Environment variable that names the file, which gets a line for each opening."""
 
 
 def counted(entry_point):

@@ -30,14 +30,14 @@ class Bare(nn.Module):
 
 
 class Cloned(Bare):
-    """It can be cloned besides."""
+    """A policy that can also be cloned."""
 
     def loss(self, observations, actions, generator):
         return mse_loss(self.decided(observations["observation"]), actions)
 
 
 class Normalised(Cloned):
-    """It is normalised by what training sees, too."""
+    """A policy that is also normalised by the training observations."""
 
     def __init__(self, observation_space, action_space, **options):
         super().__init__(observation_space, action_space, **options)
@@ -81,7 +81,7 @@ class Squares(FeatureMap):
 
 
 class Wide(Bare):
-    """As large as it is told."""
+    """A policy of a given size."""
 
     def __init__(self, observation_space, action_space, width=20):
         super().__init__(observation_space, action_space)
@@ -89,7 +89,7 @@ class Wide(Bare):
 
 
 class Deaf(nn.Module):
-    """It does not act."""
+    """A policy without `act`."""
 
     def __init__(self, observation_space, action_space):
         super().__init__()

@@ -1,4 +1,4 @@
-"""A disk that is full, without one: files may not grow beyond a size."""
+"""A simulated full disk: files may not grow beyond a size."""
 
 import resource
 from collections.abc import Iterator

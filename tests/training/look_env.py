@@ -58,7 +58,7 @@ def action(first, second, third=0.0):
 
 
 def seeing(observation):
-    """It needs the camera for half of what it earns."""
+    """A policy that needs the camera for half of its reward."""
     return action(dot(observation) or 0.0, observation["cue"][0])
 
 
@@ -67,23 +67,23 @@ def blind(observation):
 
 
 def pretending(observation):
-    """It reads both images, but nothing comes of it."""
+    """A policy that reads both images without effect."""
     third = dot(observation) or observation["eye"]["wrist"].mean() - 1
     return action(0.2, observation["cue"][0], third)
 
 
 def choosy(observation):
-    """It works by any image that has a dot, wherever."""
+    """A policy that works with any image that has a dot anywhere."""
     return blind(observation) if dot(observation) is not None else action(0.2, 0.0)
 
 
 def idle(observation):
-    """It reacts to what it sees, and earns no more than doing nothing."""
+    """A policy that reacts to its images and earns no more than doing nothing."""
     return action(0.0, 0.0, dot(observation) or 0.0)
 
 
 def misled(observation):
-    """It goes away from what it sees."""
+    """A policy that moves away from the dot."""
     return action(-0.4 * (dot(observation) or 0.0), observation["cue"][0])
 
 

@@ -1,4 +1,4 @@
-"""The walk of the test bench without images of it."""
+"""The environment of the test bench without images."""
 
 import envs
 from tests.training.walk_env import OUTCOMES, WalkEnv

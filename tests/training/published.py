@@ -1,4 +1,4 @@
-"""What the tests of the studies in docs/studies share."""
+"""Helpers for the tests of the studies in docs/studies."""
 
 import re
 import tempfile

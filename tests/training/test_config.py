@@ -204,7 +204,7 @@ def test_a_closed_output_ends_a_command_as_it_ends_other_programs(command):
 
 
 def test_a_command_without_standard_output_ends_as_ever():
-    """As a shell starts it with >&-."""
+    """A process with closed standard output, as a shell starts with >&-."""
     start = "import sys; from training.io.config import exit_status"
     program = f"{start}; assert sys.stdout is None; sys.exit(exit_status(lambda: print(1) or 0))"
     words = ["sh", "-c", '"$0" -c "$1" >&-', sys.executable, program]

@@ -26,7 +26,7 @@ def first_seed(tmp_path_factory):
 
 
 def test_every_variant_is_built_and_its_cost_counted(first_seed, monkeypatch):
-    """As policies that are told their cameras' geometry."""
+    """Settings of policies that observe their cameras' poses."""
     settings, out, runs = first_seed
     for stages in runs:
         check_policies(stages, settings.curves)

@@ -26,8 +26,8 @@ NUMBERS = [0, 1, *(pytest.param(number, marks=pytest.mark.slow) for number in ra
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_a_blind_policy_is_flagged_and_a_seeing_one_passes(number):
-    """All are sure: the actions of the blind one do not change, nor the rewards of the one that
-    reads images in vain, and chance makes the other's losses as large once in 2^20."""
+    """The blind policy's actions do not change, nor do the rewards of the policy that reads images
+    without effect; the other's losses are as large by chance once in 2^20."""
     blind = sight(look_env.blind, LookEnv, seeds=seeds(number)[:5], **CAMERA)
     assert blind.looks is False
     assert blind.reason == "no action of 5 episodes changed with its images"

@@ -1,4 +1,4 @@
-"""What a policy is shown in place of its images."""
+"""Images that replace those of a policy."""
 
 import numpy as np
 import pytest

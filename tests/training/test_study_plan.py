@@ -97,7 +97,7 @@ def test_without_checkpoints_a_finished_study_stays_finished(light, capsys):
 
 
 def test_without_checkpoints_it_can_be_widened_and_unfinished_runs_are_trained(light, tmp_path):
-    """What needs a removed policy says so."""
+    """Jobs that need a removed policy report it."""
     _, whole, _ = light
     out = tmp_path / "out"
     shutil.copytree(whole, out)

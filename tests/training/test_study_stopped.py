@@ -75,7 +75,7 @@ def played(monkeypatch):
 
 
 def evaluation(folder):
-    """That of the oracle in a new folder."""
+    """The evaluation of the oracle in a new folder."""
     folder.mkdir()
     return EvaluationJob(study.load_config(write_study(folder)), folder, "oracle", WALK, {})
 

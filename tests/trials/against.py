@@ -67,7 +67,7 @@ def more_jobs(materials: Path) -> list[Job]:
 
 
 def run(job: Job, root: Path, out: Path) -> dict[str, object]:
-    """What a job leaves when it runs with the code of a checkout."""
+    """Return the results of a job that runs with the code of a checkout."""
     with out.with_suffix(".log").open("ab") as log:
         made = subprocess.run(
             [sys.executable, "-m", *job.begin(out)], cwd=root, stdout=log, stderr=log,

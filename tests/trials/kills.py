@@ -86,7 +86,7 @@ def prepare(materials: Path) -> None:
 
 
 def contents(directory: Path) -> dict[str, Any]:
-    """What a job left that must be the same each time, by place and name."""
+    """Return results of a job that must not differ between runs, by place and name."""
     found: dict[str, Any] = {}
     for path in sorted(directory.rglob("*")):
         name = path.relative_to(directory).as_posix()

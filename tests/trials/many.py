@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Found(NamedTuple):
-    """What came of one case."""
+    """Result of one case."""
 
     kind: str
     faults: list[str]

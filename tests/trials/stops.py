@@ -134,7 +134,7 @@ def watched(
 
 
 def seen(folder: Path) -> dict[str, Any]:
-    """What a job left, by place and name."""
+    """Return the results of a job, by place and name."""
     found = contents(folder)
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()

@@ -125,7 +125,7 @@ def render(
 
 
 def _if(table: Table | Sequence[Table] | None, *parts: Any) -> list[Any]:
-    """A table or several and what belongs to them; empty without a table."""
+    """One or several tables with their captions; empty without a table."""
     if not table:
         return []
     return [*([table] if isinstance(table, Table) else table), *parts]

@@ -136,8 +136,8 @@ def _cells(values: Mapping[str, Any]) -> Row:
 
 
 def _table(rows: list[tuple[Row, Row]]) -> str:
-    """CSV of what each row is of, and its own columns. Where both have a column of one name, that
-    of what it is of begins with "study_"."""
+    """Return a CSV with the columns that identify each row, then its values. An identifying column
+    whose name is also that of a value gets the prefix "study_"."""
     first = dict.fromkeys(key for where, _ in rows for key in where)
     others = dict.fromkeys(key for _, own in rows for key in own)
     head = [*(f"study_{key}" if key in others else key for key in first), *others]
