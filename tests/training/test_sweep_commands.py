@@ -42,6 +42,7 @@ def learner(tmp_path_factory, recipe):
     return path
 
 
+@pytest.mark.records
 def test_rollout_writes_a_video_and_what_lies_in_the_bowls(tmp_path, capsys):
     video = tmp_path / "sweep.gif"
     settings = ["--set", "episode_s=0.4", "balls=4"]

@@ -98,6 +98,7 @@ class TestDAgger(TrainerContract):
     kills = (2, 6)
 
 
+@pytest.mark.records
 class TestImplicitCloning(TrainerContract):
     main = staticmethod(bc.main)
     job: ClassVar = {**test_implicit_bc.SMALL, **SHORT}
