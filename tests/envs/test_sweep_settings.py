@@ -176,11 +176,13 @@ def facts(measure, settings):
     return found
 
 
+@pytest.mark.records  # each opens an environment
 @pytest.mark.parametrize(("key", "value", "measure"), EFFECTS)
 def test_every_setting_changes_what_it_says(key, value, measure):
     assert not np.array_equal(usual(measure), facts(measure, {key: value}))
 
 
+@pytest.mark.records
 @pytest.mark.parametrize("key", sorted(SEEN))
 def test_shapes_are_seen_as_they_are_felt(key):
     value = next(value for name, value, _ in EFFECTS if name == key)
