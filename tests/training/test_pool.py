@@ -1,8 +1,10 @@
 """Pools of workers: order, exceptions, and one answer to a worker that dies."""
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -188,3 +190,35 @@ def test_a_killed_parent_leaves_no_process_behind(tmp_path):
     parent.wait()
     parent.stdout.close()
     wait_for(lambda: not any(child.exists() for child in children), seconds=30)
+
+
+def test_a_worker_that_stands_still_is_reported_and_goes_on(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv(pool.QUIET_S, "0.5")
+    with closing(open_pool(partial(Squares), 2)) as two:
+        (_, pid), _ = two.run([1, 2])
+        os.kill(pid, signal.SIGSTOP)
+        results = two.as_finished([3, 4, 5])
+        threading.Timer(2.0, os.kill, (pid, signal.SIGCONT)).start()
+        assert sorted(value for _, (value, _) in results) == [9, 16, 25]
+    said = capfd.readouterr().err
+    assert f"note: a worker (process {pid}) has not answered for 0.5 s, over " in said
+    assert pool.QUIET_S in said
+
+
+@pytest.mark.parametrize("given", ["0", "soon", "nan"])
+def test_a_quiet_time_that_is_none_is_refused(given, monkeypatch):
+    monkeypatch.setenv(pool.QUIET_S, given)
+    sentence = f"must be a number above 0, got '{given}'"
+    with closing(open_pool(partial(Squares), 2)) as two, pytest.raises(UserError, match=sentence):
+        two.run([1])
+
+
+def test_no_worker_is_forked_from_a_process_with_threads():
+    """A fork copies locks that other threads hold; each worker is a new interpreter."""
+    lock = threading.Lock()
+    with lock, closing(open_pool(partial(Squares), 2)) as two, processes.open_processes(1) as other:
+        assert two.run([7])[0][0] == 49
+        assert other.submit(pow, 7, 2).result(60) == 49
+        for pid in {pid for _, pid in two.run([1, 2])} | {*other._processes}:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            assert b"serve(" in command or b"spawn_main" in command

@@ -135,6 +135,26 @@ def test_a_cluster_that_asks_for_no_token_is_refused(job, tmp_path):
         assert process.returncode == 0, printed
 
 
+CLOSES = """
+from functools import partial
+from tests.training.pool_workers import Holding
+from training.collect.ray_pool import RayPool
+
+pool = RayPool(partial(Holding, {folder!r}), 2, {address!r})
+pool.run([None, None])
+pool.close()
+"""
+
+
+@pytest.mark.slow
+def test_workers_close_when_training_ends(tmp_path, nodes):
+    (tmp_path / "begun").touch()
+    code = CLOSES.format(folder=str(tmp_path), address=nodes[0])
+    environment = os.environ | LOOPBACK | SECRET | {"PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=True, timeout=120)
+    assert len(list(tmp_path.glob("closed *"))) == 2
+
+
 @pytest.mark.slow
 def test_a_lost_node_changes_nothing(job, tmp_path, nodes):
     """Last here: one of the two nodes is gone afterwards, and two of four workers wait."""

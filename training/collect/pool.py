@@ -4,7 +4,10 @@ A worker is built once, by a function that can be pickled, and then runs one tas
 outcome of a task must not depend on the worker that runs it.
 """
 
+import os
 import pickle
+import sys
+import time
 import traceback
 from abc import ABC, abstractmethod
 from collections import Counter, deque
@@ -16,6 +19,9 @@ from training.command.errors import UserError
 
 RETRIES = 3
 """How often a task whose worker died is run again."""
+QUIET_S = "FOVEATE_QUIET_S"
+"""Environment variable: after how many seconds without an answer a worker is reported; 600."""
+_QUIET_S = 600.0
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -88,6 +94,8 @@ class WorkerHandle:
     """Whether it is built."""
     index: int | None = None
     """Index of the task that it runs."""
+    since_s = 0.0
+    """When it started its task, or was last reported; 0: not known yet."""
 
 
 class Died(Exception):
@@ -144,7 +152,7 @@ class WorkerPool(Pool[T, R], Generic[T, R, H]):
                 self.start_workers()
                 for handle in self.handles:
                     if handle.ready and handle.index is None and waiting:
-                        handle.index = waiting.popleft()
+                        handle.index, handle.since_s = waiting.popleft(), time.monotonic()
                         self.assign(handle, tasks[handle.index])
                 for handle, (value, error) in self.events():
                     index = handle.index
@@ -160,12 +168,33 @@ class WorkerPool(Pool[T, R], Generic[T, R, H]):
                     if index is not None:
                         unfinished -= 1
                         yield index, value
+                self._report_quiet(tasks)
         finally:
             busy = [handle for handle in self.handles if handle.index is not None]
             for handle in busy:
                 self.ask_to_stop(handle)
             for handle in busy:
                 self._remove(handle)
+
+    def _report_quiet(self, tasks: Sequence[T]) -> None:
+        """Report workers that have not answered for long: they may stand still."""
+        now, limit_s = time.monotonic(), _quiet_s()
+        for handle in self.handles:
+            if handle.ready and handle.index is None:
+                continue
+            handle.since_s = handle.since_s or now
+            if now - handle.since_s > limit_s and sys.stderr is not None:
+                what = "its start" if handle.index is None else str(tasks[handle.index])
+                print(
+                    f"note: a worker ({self.name_of(handle)}) has not answered for {limit_s:g} s, "
+                    f"over {what}; {QUIET_S} sets this time",
+                    file=sys.stderr,
+                )
+                handle.since_s = now
+
+    def name_of(self, handle: H) -> str:
+        """The name of a worker for a message."""
+        return "in another process"
 
     def _replace(
         self, handle: H, death: Died, waiting: deque[int], deaths: Counter[int], tasks: Sequence[T]
@@ -186,6 +215,16 @@ class WorkerPool(Pool[T, R], Generic[T, R, H]):
     def _remove(self, handle: H) -> None:
         self.handles.remove(handle)
         self.stop_worker(handle)
+
+
+def _quiet_s() -> float:
+    try:
+        given = float(os.environ.get(QUIET_S, _QUIET_S))
+    except ValueError:
+        given = 0.0
+    if not given > 0:
+        raise UserError(f"{QUIET_S} must be a number above 0, got {os.environ[QUIET_S]!r}")
+    return given
 
 
 def startup_error(error: BaseException) -> UserError:

@@ -186,6 +186,9 @@ class ProcessPool(WorkerPool[T, R, _Handle]):
                 f"{self._lost} worker processes died while starting ({reason})"
             )
 
+    def name_of(self, handle: _Handle) -> str:
+        return f"process {handle.process.pid}"
+
     def ask_to_stop(self, handle: _Handle) -> None:
         if handle.connected and not handle.until_s:  # else it has nothing to close
             handle.process.terminate()

@@ -39,6 +39,8 @@ _MODULES = (
 )
 PATIENCE_S = 300.0
 """How long to wait while no worker lives."""
+CLOSING_S = 5.0
+"""How long workers may take to end their task and close before they are killed."""
 _AUTH_MODE = "RAY_AUTH_MODE"
 _HOW_TO_SECURE = (
     "make a token on one machine with `ray get-auth-token --generate`, give every machine the same "
@@ -66,13 +68,19 @@ class _Actor:
         """Run a task."""
         return answer(self._worker.run, task)
 
+    def close(self) -> None:
+        """Close the worker, once its task is done."""
+        self._worker.close()
+
 
 class _Handle(WorkerHandle):
     """An actor, the reference of its current task, and its node."""
 
     def __init__(self, actor: Any, reference: Any) -> None:
         self.actor, self.reference = actor, reference
-        self.node = ""
+        self.node, self.lost = "", False
+        self.closing: Any = None
+        self.until_s = 0.0
 
 
 class RayPool(WorkerPool[T, R, _Handle]):
@@ -131,8 +139,10 @@ class RayPool(WorkerPool[T, R, _Handle]):
             cause = error.cause
             if not isinstance(cause, errors.RayError):
                 return None, cause
+            handle.lost = True
             return None, Died(" ".join(str(cause).split())[:300], by_task=False)
         except errors.RayError as error:
+            handle.lost = True
             by_task = bool(handle.node) and self._lives(handle.node)
             return None, Died(" ".join(str(error).split())[:300], by_task)
         if handle.ready:
@@ -166,11 +176,25 @@ class RayPool(WorkerPool[T, R, _Handle]):
             raise WorkerDiedError(f"{self._lost} Ray workers were lost ({reason}){hint}")
         self._start_at_s = time.monotonic() + min(60.0, 0.5 * 2**self._lost)
 
+    def name_of(self, handle: _Handle) -> str:
+        return f"on Ray's node {handle.node[:8]}" if handle.node else "on Ray"
+
+    def ask_to_stop(self, handle: _Handle) -> None:
+        if handle.ready and not handle.lost and handle.closing is None:
+            handle.closing = handle.actor.close.remote()
+            handle.until_s = time.monotonic() + CLOSING_S
+
     def stop_worker(self, handle: _Handle) -> None:
+        self.ask_to_stop(handle)
         with suppress(self._ray.exceptions.RayError):
+            if handle.closing is not None:
+                left_s = max(0.0, handle.until_s - time.monotonic())
+                self._ray.wait([handle.closing], timeout=left_s)
             self._ray.kill(handle.actor)
 
     def close(self) -> None:
+        for handle in self.handles:
+            self.ask_to_stop(handle)
         while self.handles:
             self.stop_worker(self.handles.pop())
         if self._connected:
