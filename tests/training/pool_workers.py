@@ -3,6 +3,9 @@
 import os
 import signal
 import time
+from contextlib import closing
+
+from training.collect.pool import open_pool
 
 
 class Squares:
@@ -30,6 +33,12 @@ class Squares:
 
     def close(self):
         """Nothing is held."""
+
+
+def squared_by_two(number):
+    """The square of a number, by a pool of two workers."""
+    with closing(open_pool(Squares, 2)) as pool:
+        return pool.run([number, 0])[0][0]
 
 
 class Holding:

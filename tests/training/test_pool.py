@@ -1,5 +1,6 @@
 """Pools of workers: order, exceptions, and one answer to a worker that dies."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.training.background import ROOT, wait_for
-from tests.training.pool_workers import Holding, Odd, Squares
+from tests.training.pool_workers import Holding, Odd, Squares, squared_by_two
 from training.collect import pool, processes
 from training.collect.pool import InProcessPool, WorkerDiedError, open_pool
 from training.collect.processes import ProcessPool, open_processes
@@ -169,6 +170,11 @@ if __name__ == "__main__":
     print(*pool._processes, flush=True)
     time.sleep(100)
 """
+
+
+def test_a_daemonic_process_may_have_workers():
+    with multiprocessing.get_context("spawn").Pool(1) as daemonic:
+        assert daemonic.apply(squared_by_two, (7,)) == 49
 
 
 def test_processes_begin_as_asked():
