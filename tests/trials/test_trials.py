@@ -22,9 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
     [
         ("forgetting", 12),
         ("onnx_fields", 10),
-        pytest.param("odd_envs", 6, marks=pytest.mark.records),
+        pytest.param("odd_envs", 4, marks=pytest.mark.records),
         pytest.param("fuzz", 10, marks=pytest.mark.records),
-        pytest.param("stops", 8, marks=pytest.mark.records),
+        pytest.param("stops", 5, marks=pytest.mark.records),
     ],
 )
 def test_no_case_of_a_few_has_a_fault(name, count, tmp_path):
