@@ -1,5 +1,6 @@
 """The command, and what it writes."""
 
+import ast
 import dataclasses
 import json
 import shutil
@@ -13,6 +14,7 @@ import pytest
 import envs  # noqa: F401 - registers the environments
 from deploy import parity
 from deploy.cameras import described
+from deploy.card import _use
 from deploy.export import main
 from deploy.facts import _licence
 from envs.signals import ACTION
@@ -97,3 +99,12 @@ def test_cameras_are_described_by_intrinsics_and_pose():
             rotation @ pixel, geometry.rays["depth"][index, row, column], atol=1e-6
         )
         np.testing.assert_allclose(camera["position_m"], geometry.positions_m["depth"][index])
+
+
+def test_the_snippet_of_the_card_is_python_for_any_names():
+    names = ["Left Eye", "Left_Eye", "class", "policy", "0", 'a "b"']
+    contract = {"model": {"kind": "onnx"}, "inputs": [{"name": name} for name in names]}
+    code = _use(contract).removeprefix("```python\n").removesuffix("\n```")
+    (given,) = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Dict))
+    assert [key.value for key in given.keys] == names
+    assert len({value.id for value in given.values}) == len(names)
