@@ -91,6 +91,9 @@ class Rebuilt(nn.Module):
                     own[name].copy_(fresh[name])
                 elif own[name].is_floating_point():
                     own[name].fill_(torch.nan)
+        for part in self.modules() if left else ():
+            if hasattr(part, "buffers_set"):
+                part.buffers_set()
         return self
 
 

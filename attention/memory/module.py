@@ -137,19 +137,20 @@ class LinearMemory(Float32Buffers):
             )
         self.state_dtype = state_dtype
         self.register_buffer("decay", decays.clone(), persistent=False)
-        self._split_decay()
+        self.buffers_set()
 
-    def _split_decay(self) -> None:
-        """Compute the factor of every step once; None where nothing is forgotten."""
+    def buffers_set(self) -> None:
+        """Compute the factor of every step once; None where nothing is forgotten. Called again by
+        `Rebuilt` when it has set the buffers."""
         forgets = known((self.decay == 1).all()) is not True
         self._factor = factor(self.decay[..., None, None]) if forgets else None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         exact = self.decay
         super()._apply(fn, recurse)
-        if self.state_dtype is not None:  # no cast of the module changes it
+        if self.state_dtype is not None and not exact.is_meta:  # no cast changes it
             self._buffers["decay"] = exact.to(self.decay.device)
-        self._split_decay()
+        self.buffers_set()
         return self
 
     def initial_state(self, *shape: int) -> MemoryState:
