@@ -92,8 +92,9 @@ class Rebuilt(nn.Module):
                 elif own[name].is_floating_point():
                     own[name].fill_(torch.nan)
         for part in self.modules() if left else ():
-            if hasattr(part, "buffers_set"):
-                part.buffers_set()
+            buffers_set: Any = getattr(part, "buffers_set", None)
+            if buffers_set is not None:
+                buffers_set()
         return self
 
 
