@@ -19,7 +19,7 @@ from torch import nn
 import attention
 from experiments.__main__ import main
 from experiments.compositional.learning import CompositionalConfig, Inputs, SkeletonNetwork
-from experiments.data.fashion_mnist import ImageInput
+from experiments.data.fashion_mnist import Pictures
 from experiments.fitting import Fitting, fit, load_model, seeded
 from experiments.images import ImagesConfig, ImageTransformer
 from experiments.language.learning import LanguageConfig, LanguageModel, full_loss, queries_over
@@ -241,7 +241,7 @@ def test_the_experiment_in_miniature(tmp_path, clothes):
 def test_all_of_a_transformer_goes_to_the_device(name):
     hybrid = {"num_lambda_features": 2} if name == "angular_hybrid" else {}
     own = AttentionSettings(feature_map=name, num_features=2, **hybrid)
-    pictures = ImageInput(torch.zeros(2, 28, 28, dtype=torch.uint8), torch.zeros(2).long()).to(META)
+    pictures = Pictures(torch.zeros(2, 28, 28, dtype=torch.uint8), torch.zeros(2).long()).to(META)
     image = ImageTransformer(ImagesConfig(attention=own, width=8), 0).to(META)
     image(pictures.images).sum().backward()
     text = TextTransformer(ListopsConfig(attention=own, width=8), 0).to(META)

@@ -372,7 +372,7 @@ def test_what_is_a_table(key, shape, dtype, found):
     space = spaces.Dict({key: spaces.Box(0, 1, shape, dtype)})
     assert bool(Observations(space).vectors) == found
     if found:
-        assert Observations(space, {key: "HW"}).pictures[0].layout == "HW"
+        assert Observations(space, {key: "HW"}).image_parts[0].layout == "HW"
 
 
 def test_policies_of_before_read_tables_as_images(tmp_path, monkeypatch):
@@ -384,8 +384,8 @@ def test_policies_of_before_read_tables_as_images(tmp_path, monkeypatch):
         assert es.main(["--out", str(run), "--set", *words]) == 0
     policy, config = checkpoint.load_policy(run)
     assert config["policy"]["layout"] == {}
-    assert [one.key for one in policy.inputs.observations.pictures] == ["seen"]
+    assert [one.key for one in policy.inputs.observations.image_parts] == ["seen"]
     assert es.main(["--resume", str(run), "--set", "iterations=2", "workers=2"]) == 0
     assert es.main(["--out", str(tmp_path / "now"), "--set", *words]) == 0
     policy, _ = checkpoint.load_policy(tmp_path / "now")
-    assert not policy.inputs.observations.pictures
+    assert not policy.inputs.observations.image_parts
