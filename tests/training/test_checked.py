@@ -228,6 +228,13 @@ def test_success_at_the_end_and_success_once_are_distinguished(tmp_path, capsys)
     assert "succeeded for a while, not at the end" in capsys.readouterr().out
 
 
+def test_spaces_are_those_of_the_beginning():
+    env = Checked(inner := fuzzed_env.FuzzedEnv())
+    before = env.observation_space, env.action_space
+    inner.action_space = inner.observation_space = None
+    assert (env.observation_space, env.action_space) == before
+
+
 @pytest.mark.parametrize("name", ["observation_space", "action_space"])
 def test_a_space_is_needed(name):
     env = fuzzed_env.FuzzedEnv()

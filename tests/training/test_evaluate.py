@@ -203,3 +203,9 @@ def test_settings_that_have_an_effect_or_change_nothing_are_taken():
         ["depth_blackouts=0.1", "depth_blackout_s=1"],
     ):
         find_agents(["stepping_stones_memory_learned"], [], None, settings, force=True)
+
+
+def test_an_evaluation_that_was_killed_before_its_first_entry_is_run_again(tmp_path):
+    (tmp_path / "evaluation.json").write_text("[]")
+    words = ["--policy", "random", "--env", "tests.training.walk_env:Walk-v0", "--episodes", "1"]
+    assert evaluation.main([*words, "--out", str(tmp_path)]) == 0

@@ -268,6 +268,8 @@ def _kept(directory: Path, agents: Sequence[Agent], seeds: Sequence[int]) -> lis
         entries = plain_json(read_bytes(path)) if there == [RESULTS] else []
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read as results: {error}") from None
+    if there == [RESULTS] and entries == []:  # a run that was killed while it made sure to write
+        return []
     if not isinstance(entries, list) or not 0 < len(entries) <= len(agents):
         raise UserError(f"{another}: give another directory")
     for entry, agent in zip(entries, agents, strict=False):
