@@ -158,19 +158,13 @@ class SteppingStonesConfig:
     def without_effect(self) -> dict[str, str]:
         """Settings that have no effect, and the setting that makes it so."""
         found = {}
-        if not self._pitch_is_drawn_around_its_own:
+        if self.front_camera_pitch_deg is not None:
             found["front_camera.pitch_deg"] = "front_camera_pitch_deg"
         if not self.turns:
             found |= {"path_radius_m": "path_turn", "yaw_rate_rad_s": "path_turn"}
         if not self.depth_blackouts:
             found["depth_blackout_s"] = "depth_blackouts"
         return found
-
-    @property
-    def _pitch_is_drawn_around_its_own(self) -> bool:
-        """Whether the front camera's pitch is in the range that it is drawn from, if it is."""
-        low, high = self.front_camera_pitch_deg or (-90.0, 90.0)
-        return low <= self.front_camera.pitch_deg <= high
 
     @property
     def action_size(self) -> int:
@@ -200,7 +194,7 @@ class SteppingStonesConfig:
             )
             low, high = self.front_camera_pitch_deg
             own = self.front_camera.pitch_deg
-            if not self._pitch_is_drawn_around_its_own and own != CameraConfig().pitch_deg:
+            if not low <= own <= high and own != CameraConfig().pitch_deg:
                 raise ValueError(
                     f"front_camera.pitch_deg = {own:g} has no effect where front_camera_pitch_deg "
                     f"= [{low:g}, {high:g}]; give one of the two"
