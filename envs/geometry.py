@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Footholds", "Geometry"]
+__all__ = ["Footholds", "Geometry", "Mirror", "Reflection"]
 
 Floats = NDArray[np.float64]
 
@@ -82,3 +82,29 @@ class Geometry:
     None where no pose is observed."""
     footholds: Footholds | None = None
     """None if actions do not place feet."""
+
+
+@dataclass(frozen=True)
+class Reflection:
+    """What exchanging left and right makes of an array x: `x.take(order, axis) * sign`, the sign
+    along that axis. Doing it twice gives x back."""
+
+    order: tuple[int, ...]
+    """From which place each comes."""
+    sign: tuple[float, ...] = ()
+    """1 or -1 of each; none: all 1."""
+    axis: int = -1
+    """Which axis these are along."""
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """Left and right exchanged, under which a task stays the same.
+
+    An environment offers it as `env.unwrapped.mirror`.
+    """
+
+    observation: Mapping[str, Reflection]
+    """By the keys of the observation; what is not named stays as it is."""
+    action: Reflection
+    """Of the action's numbers."""

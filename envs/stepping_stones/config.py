@@ -12,6 +12,10 @@ from envs.cameras import CameraConfig
 DECISION_S = 0.05
 """Time between the policy's decisions, seconds."""
 
+ALL_LEGS = 9
+"""Numbers of an action for all legs on a straight path."""
+LIFT_OFF_S = 0.25
+"""Time between the lift-offs of the gait's two pairs of legs, seconds."""
 LONGEST_GAP_M = 0.30
 """The leg's step plus its largest foothold offset cannot clear a longer gap."""
 _FARTHEST_MOVED_M = 0.2
@@ -55,6 +59,13 @@ class SteppingStonesConfig:
     walk_back: bool = False
     """Whether the robot walks `success_distance_m` ahead, stops for 1 s and walks backward to 0.3 m
     from its start, where the episode ends with success; 3 m take about 15 s."""
+    decide: Literal["interval", "lift_off"] = "interval"
+    """When an action is decided: every 50 ms, or whenever a pair of legs lifts off, which is every
+    0.25 s; then an observation is made, and its images are drawn, at lift-offs alone."""
+    action_legs: Literal["all", "lifting"] = "all"
+    """Numbers of an action: forward and lateral foothold offsets of all legs and the lateral speed,
+    or, with decide = lift_off, the forward offsets of the front and the hind leg that lift off and
+    the lateral speed."""
     episode_s: float = Field(default=10.0, gt=0, le=600)
     """Length of an episode, seconds; it is truncated then."""
     foothold_forward_m: float = Field(default=0.12, gt=0, le=0.15)
@@ -105,6 +116,13 @@ class SteppingStonesConfig:
     margin_reward: float = Field(default=0.0, ge=0)
     """Weight of a dense shaping reward, the margin of the footholds chosen; 0 leaves progress
     alone, which is the task itself."""
+    margin_across: bool = False
+    """Whether that margin also counts the distance to the stone's sides."""
+    centre_reward: float = Field(default=0.0, ge=0)
+    """Weight of a reward for coming nearer to the middle of the path, 1 for each 5 cm."""
+    effort_cost: float = Field(default=0.0, ge=0)
+    """Weight of a cost of foothold offsets, the mean square of those of the legs that lift off, in
+    units of the action."""
     success_distance_m: float = Field(default=3.0, gt=0)
     """Distance that a successful episode covers without a fall, metres."""
 
@@ -127,6 +145,17 @@ class SteppingStonesConfig:
         _check_range("path_radius_m", self.path_radius_m, 1.5, 10.0)
         self._check_cameras()
         self._check_poses()
+        if self.action_legs == "lifting" and (self.decide != "lift_off" or self.commands_twist):
+            raise ValueError(
+                "action_legs = lifting needs decide = lift_off and a straight path that is walked "
+                f"ahead, got decide = {self.decide}, path_turn = {self.path_turn} and walk_back = "
+                f"{str(self.walk_back).lower()}"
+            )
+        if self.margin_across and self.commands_twist:
+            raise ValueError(
+                "margin_across must be false where the path turns or leads back, whose margin "
+                "counts the sides of stones anyway"
+            )
         if self.walk_back:
             self._check_way_back()
         return self
@@ -169,7 +198,14 @@ class SteppingStonesConfig:
     @property
     def action_size(self) -> int:
         """Numbers of an action."""
-        return 10 if self.turns else 9
+        if self.action_legs == "lifting":
+            return 3
+        return ALL_LEGS + 1 if self.turns else ALL_LEGS
+
+    @property
+    def decision_s(self) -> float:
+        """Time between decisions, seconds."""
+        return LIFT_OFF_S if self.decide == "lift_off" else DECISION_S
 
     def _check_cameras(self) -> None:
         known = {"front", "belly", *self.extra_cameras}

@@ -48,6 +48,9 @@ class Course(Protocol):
     def margin_m(self, command: FootholdCommand, state: RobotState) -> Floats:
         """(4,) how far inside a stone each leg would land that lifted off now."""
 
+    def aside_m(self, position_m: Floats) -> float:
+        """How far left of the path's middle the robot is."""
+
     def advance(self, position_m: Floats) -> float:
         """Metres that the robot has come ahead since the last decision, or at first since it stood;
         backward, where that is asked."""

@@ -19,13 +19,18 @@ Observation, a dictionary of float32 arrays:
         0-1    odometry, the velocity summed: x and y in the world, metres
         2-3    sine and cosine of yaw
         4      commanded speed ahead, metres a second
-Action, Box(-1, 1, (9,)), to which it is clipped, decided every 50 ms:
+Action, Box(-1, 1, (9,)), to which it is clipped, decided every 50 ms, or with `decide=lift_off` at
+each lift-off:
     0-3  forward foothold offsets FR, FL, RR, RL; 1 is `foothold_forward_m`
     4-7  lateral foothold offsets; 1 is `foothold_lateral_m`
     8    lateral body speed, left positive; 1 is `lateral_speed_m_s`
     9    where the path turns, yaw rate, left positive; 1 is `yaw_rate_rad_s`
+With `action_legs=lifting`, Box(-1, 1, (3,)):
+    0-1  forward foothold offsets of the front and the hind leg that lift off
+    2    lateral body speed
 A leg takes the offset that holds when it lifts off (legs FL and RR at 0.05 s, FR and RL at 0.30 s,
-then every 0.5 s); lift-offs coincide with decisions.
+then every 0.5 s); lift-offs coincide with decisions. With `decide=lift_off` the first observation
+is that of the first lift-off, and a decision holds for 0.25 s.
 """
 
 import math
@@ -38,10 +43,10 @@ from numpy.typing import NDArray
 
 from envs.bullet import BulletClient, HoldsPhysics
 from envs.display import has_display
-from envs.geometry import Geometry
+from envs.geometry import Geometry, Mirror
 from envs.settings import check_render_mode, read_action, read_options, read_seed, read_settings
 from envs.signals import Signal
-from envs.stepping_stones.config import DECISION_S, SteppingStonesConfig
+from envs.stepping_stones.config import ALL_LEGS, DECISION_S, SteppingStonesConfig
 from envs.stepping_stones.course import Course, draw_course
 from envs.stepping_stones.distraction import draw_clutter
 from envs.stepping_stones.locomotion import CONTROL_S, FootholdCommand
@@ -49,10 +54,11 @@ from envs.stepping_stones.robot import PHYSICS_S, Laikago, RobotState
 from envs.stepping_stones.scenery import Scenery
 from envs.stepping_stones.sensors import Sensors
 from envs.stepping_stones.sight import Sight
-from envs.stepping_stones.signals import signals
+from envs.stepping_stones.signals import leg_name, mirror, reward_terms, signals
 from envs.stepping_stones.terrain import FLOOR_M, Boxes
 
 Observation = dict[str, NDArray[np.float32]]
+Floats = NDArray[np.float64]
 
 _TICKS = round(DECISION_S / CONTROL_S)
 _PHYSICS_STEPS = round(CONTROL_S / PHYSICS_S)
@@ -73,7 +79,10 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
     The reward of a decision is the progress along the path in metres, backward where that is asked,
     at most `reward_speed_m_s` times 50 ms, plus `margin_reward` times the mean margin of the
     footholds that lifting legs take (from -1, 5 cm or more inside a gap, to 1, 5 cm or more inside
-    a stone) times the share of `reward_speed_m_s` reached. A fall terminates the episode, and with
+    a stone) times the share of `reward_speed_m_s` reached, plus `centre_reward` for each 5 cm
+    nearer to the middle of the path, less `effort_cost` times the mean square of the offsets of
+    lifting legs. `info["reward_terms"]` holds these terms, those of legs apart, and `reward_terms`
+    says which numbers of the action each of them judges. A fall terminates the episode, and with
     `walk_back` so does coming back. `info` holds `distance_m` (along the path; with `walk_back` out
     and back), `fell` and `success`: no fall until the end and at least `success_distance_m`, or
     with `walk_back` back.
@@ -115,6 +124,8 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
             {**self._sight.spaces, "proprio": proprio}
         )
         self.action_space = spaces.Box(-1.0, 1.0, (self.config.action_size,), np.float32)
+        self._intervals = round(self.config.decision_s / DECISION_S)
+        self.metadata = {**self.metadata, "render_fps": round(1 / self.config.decision_s)}
         self._course: Course | None = None
         self._client = BulletClient(gui=render_mode == "human")
         try:
@@ -153,20 +164,49 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
             self._scenery.dress(self._robot.stones, self._all_boxes)
         self._locomotion = self._course.begin(self._sensors.measure(self._state))
         self._course.advance(self._state.position_m)
-        self._decisions, self._fell = 0, False
+        self._walked, self._fell = 0, False
         self._previous_action = np.zeros(self.config.action_size)
+        if self._intervals > 1:
+            self._walk(self._course.command(np.zeros(ALL_LEGS)))  # to the first lift-off
+            self._course.advance(self._state.position_m)
         return self._observe(), self._info(fell=False)
 
     def step(
         self, action: NDArray[np.float32]
     ) -> tuple[Observation, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Walk for 50 ms."""
+        """Walk until the next decision."""
         if self._course is None:
             raise RuntimeError("reset must be called before step")
         chosen = read_action(action, self.config.action_size).clip(-1.0, 1.0)
         self._previous_action = chosen
-        command = self._course.command(chosen)
-        margin = self._commanded_margin(command)
+        wide = self._for_all_legs(chosen)
+        terms = dict.fromkeys(self.reward_terms, 0.0)
+        full_m, reward = self.config.reward_speed_m_s * DECISION_S, 0.0
+        aside_m = abs(self._course.aside_m(self._state.position_m))
+        for _ in range(self._intervals):
+            command = self._course.command(wide)
+            lifting = self._locomotion.about_to_lift()
+            margins = self._margins(command, lifting)
+            fell = self._walk(command)
+            progress = min(self._course.advance(self._state.position_m), full_m)
+            # Scaled by speed: marching on the spot, where no foothold is unsafe, must earn nothing.
+            share = max(progress / full_m, 0.0)
+            reward += progress + self.config.margin_reward * margins.mean() * share
+            self._judge_legs(terms, lifting, wide, self.config.margin_reward * share * margins)
+            terms["progress"] += progress
+            done = self._course.is_over or self._time_s >= self.config.episode_s - 1e-9
+            if fell or done:
+                break
+        nearer_m = aside_m - abs(self._course.aside_m(self._state.position_m))
+        terms["centre"] = self.config.centre_reward * nearer_m / _MARGIN_CLIP_M
+        effort = sum(value for name, value in terms.items() if name.startswith("effort"))
+        reward += terms["centre"] + effort
+        ended = fell or self._course.is_over
+        info = {**self._info(fell, done), "reward_terms": terms}
+        return self._observe(), float(reward), ended, done and not ended, info
+
+    def _walk(self, command: FootholdCommand) -> bool:
+        """Walk for 50 ms; returns whether the robot has fallen."""
         fell = False
         for _ in range(_TICKS):
             try:
@@ -180,15 +220,49 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
             fell = self._has_fallen(self._state)
             if fell:
                 break
-        self._decisions += 1
-        fell = self._fell = self._fell or fell  # a robot that moves after a fall has still fallen
-        full_m = self.config.reward_speed_m_s * DECISION_S
-        progress = min(self._course.advance(self._state.position_m), full_m)
-        # Scaled by speed: marching on the spot, where every foothold is safe, must earn nothing.
-        reward = progress + self.config.margin_reward * margin * max(progress / full_m, 0.0)
-        done = self._course.is_over or self._decisions * DECISION_S >= self.config.episode_s - 1e-9
-        ended = fell or self._course.is_over
-        return self._observe(), float(reward), ended, done and not ended, self._info(fell, done)
+        self._walked += 1
+        self._fell = self._fell or fell  # a robot that moves after a fall has still fallen
+        return self._fell
+
+    def _for_all_legs(self, action: Floats) -> Floats:
+        """An action's numbers for all legs."""
+        if self.config.action_legs == "all":
+            return action
+        wide = np.zeros(ALL_LEGS)
+        wide[self._locomotion.about_to_lift()], wide[ALL_LEGS - 1] = action[:2], action[2]
+        return wide
+
+    def _margins(self, command: FootholdCommand, lifting: list[int]) -> Floats:
+        """Margins of the footholds of lifting legs, from -1 to 1; 0 alone if none lifts."""
+        if not lifting or self._course is None:
+            return np.zeros(1)
+        inside_m = self._course.margin_m(command, self._state)[lifting]
+        return np.clip(inside_m / _MARGIN_CLIP_M, -1, 1)
+
+    def _judge_legs(
+        self, terms: dict[str, float], lifting: list[int], action: Floats, margins: Floats
+    ) -> None:
+        """Add the terms of lifting legs, whose mean is part of the reward."""
+        for leg, margin in zip(lifting, margins.tolist(), strict=False):
+            name = leg_name(self.config, leg)
+            terms[f"margin_{name}"] += margin / len(lifting)
+            squares = float(action[leg] ** 2 + action[leg + 4] ** 2)
+            terms[f"effort_{name}"] -= self.config.effort_cost * squares / len(lifting)
+
+    @property
+    def reward_terms(self) -> dict[str, tuple[int, ...]]:
+        """The terms of the reward, and the numbers of the action that each of them judges."""
+        return reward_terms(self.config)
+
+    @property
+    def mirror(self) -> Mirror | None:
+        """Left and right exchanged in observations and actions; None where the path turns or leads
+        back, or a camera looks to a side."""
+        return mirror(self.config, dict(self.geometry.cameras))
+
+    @property
+    def _time_s(self) -> float:
+        return self._walked * DECISION_S
 
     @property
     def geometry(self) -> Geometry:
@@ -205,7 +279,10 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         """The scripted expert's action now; it knows the stones."""
         if self._course is None:
             raise RuntimeError("reset must be called before the expert can be asked")
-        return self._course.expert_action(self._state)
+        action = self._course.expert_action(self._state)
+        if self.config.action_legs == "lifting":
+            action = action[[*self._locomotion.about_to_lift(), ALL_LEGS - 1]]
+        return action
 
     def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override,unused-ignore]
         """The robot seen from beside, (480, 640, 3); in a live window, follow it instead.
@@ -230,13 +307,6 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         self._robot = Laikago(self._client, visible=self.render_mode is not None)
         self._scenery = Scenery(self._client) if self.render_mode else None
         self._terrains = 0
-
-    def _commanded_margin(self, command: FootholdCommand) -> float:
-        lifting = self._locomotion.about_to_lift()
-        if not lifting or self._course is None:
-            return 0.0
-        inside_m = self._course.margin_m(command, self._state)[lifting]
-        return float(np.clip(inside_m / _MARGIN_CLIP_M, -1, 1).mean())
 
     @property
     def _all_boxes(self) -> Boxes:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from envs.cameras import CameraConfig, DepthCameras, ray_directions
 from envs.geometry import Footholds, Geometry
-from envs.stepping_stones.config import DECISION_S, SteppingStonesConfig
+from envs.stepping_stones.config import SteppingStonesConfig
 from envs.stepping_stones.distraction import Blackouts, Distraction
 from envs.stepping_stones.kinematics import TOE_RADIUS_M
 from envs.stepping_stones.poses import POSE_SIZE, Poses, draw_poses
@@ -91,7 +91,7 @@ class Sight:
             for key, own in zip(self._cameras, rngs, strict=True)
         }
         pose_rng, dark_rng = drawing_rng.spawn(2)
-        images = round(config.depth_blackout_s / DECISION_S)
+        images = max(1, round(config.depth_blackout_s / config.decision_s))
         self._blackouts = Blackouts(config.depth_blackouts, images, dark_rng)
         drawn = draw_poses(config, pose_rng)
         if drawn != self._poses:
@@ -150,6 +150,26 @@ def _geometry(config: SteppingStonesConfig, chosen: Mapping[str, CameraConfig]) 
     rays = {key: np.stack([ray_directions(chosen[n]) for n in keys[key]]) for key in keys}
     places = {key: np.array([chosen[n].position_m for n in keys[key]]) for key in keys}
     alone = [key for key in keys if key != "depth"]
+    footholds = Footholds(
+        legs=4,
+        actions=config.action_size,
+        forward=(0, 1, 2, 3),
+        speed=8,
+        reach_m=config.foothold_forward_m,
+        toe_radius_m=TOE_RADIUS_M,
+        stance_m=_STANCE_M,
+        stance_height_m=_STANCE_HEIGHT_M,
+        proprio="proprio",
+        attitude=slice(0, 3),
+        velocity=slice(6, 9),
+        height=9,
+        nominal=slice(22, 30),
+        lateral=(4, 5, 6, 7),
+        yaw_rate=9 if config.turns else None,
+        odometry=slice(twist, twist + 2) if config.commands_twist else None,
+        heading=slice(twist + 2, twist + 4) if config.commands_twist else None,
+        commanded_speed=twist + 4 if config.commands_twist else None,
+    )
     return Geometry(
         rays=rays | {key: rays[key][0] for key in alone},
         positions_m=places | {key: places[key][0] for key in alone},
@@ -157,24 +177,5 @@ def _geometry(config: SteppingStonesConfig, chosen: Mapping[str, CameraConfig]) 
         image_scaling=dict.fromkeys(keys, _SCALING_M),
         moving=tuple(key for key in keys if config.draws_poses and "front" in keys[key]),
         told_poses=_POSE if config.camera_pose_told else None,
-        footholds=Footholds(
-            legs=4,
-            actions=config.action_size,
-            forward=(0, 1, 2, 3),
-            speed=8,
-            reach_m=config.foothold_forward_m,
-            toe_radius_m=TOE_RADIUS_M,
-            stance_m=_STANCE_M,
-            stance_height_m=_STANCE_HEIGHT_M,
-            proprio="proprio",
-            attitude=slice(0, 3),
-            velocity=slice(6, 9),
-            height=9,
-            nominal=slice(22, 30),
-            lateral=(4, 5, 6, 7),
-            yaw_rate=9 if config.turns else None,
-            odometry=slice(twist, twist + 2) if config.commands_twist else None,
-            heading=slice(twist + 2, twist + 4) if config.commands_twist else None,
-            commanded_speed=twist + 4 if config.commands_twist else None,
-        ),
+        footholds=footholds if config.action_legs == "all" else None,
     )

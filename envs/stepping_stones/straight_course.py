@@ -48,15 +48,24 @@ class StraightCourse:
             float(action[8]) * self._config.lateral_speed_m_s,
         )
 
-    def nominal_x_m(self, state: RobotState) -> Floats:
-        """(4,) world x of the uncorrected footholds of legs that would lift off now."""
+    def nominal_m(self, state: RobotState) -> tuple[Floats, Floats]:
+        """World x and y (4,) of the uncorrected footholds of legs that would lift off now."""
         nominal = self._locomotion.nominal_footholds_m()
-        yaw = state.euler_rad[2]
-        x: Floats = np.cos(yaw) * nominal[:, 0] - np.sin(yaw) * nominal[:, 1]
-        return x + state.position_m[0]
+        cos, sin = np.cos(state.euler_rad[2]), np.sin(state.euler_rad[2])
+        x: Floats = cos * nominal[:, 0] - sin * nominal[:, 1]
+        y: Floats = sin * nominal[:, 0] + cos * nominal[:, 1]
+        return x + state.position_m[0], y + state.position_m[1]
 
     def margin_m(self, command: FootholdCommand, state: RobotState) -> Floats:
-        return self.stones.margin_m(self.nominal_x_m(state) + command.offsets_m[:, 0])
+        x, y = self.nominal_m(state)
+        margin = self.stones.margin_m(x + command.offsets_m[:, 0])
+        if not self._config.margin_across:
+            return margin
+        side: Floats = self.stones.width_m / 2 - np.abs(y + command.offsets_m[:, 1])
+        return np.minimum(margin, side)
+
+    def aside_m(self, position_m: Floats) -> float:
+        return float(position_m[1])
 
     def advance(self, position_m: Floats) -> float:
         before, self._along_m = self._along_m, float(position_m[0])
@@ -69,7 +78,9 @@ class StraightCourse:
         return self._along_m >= self._config.success_distance_m
 
     def expert_action(self, state: RobotState) -> NDArray[np.float32]:
-        offsets, speed = expert_footholds(self.stones, self.nominal_x_m(state), state.position_m[1])
+        offsets, speed = expert_footholds(
+            self.stones, self.nominal_m(state)[0], state.position_m[1]
+        )
         action = np.zeros(9, np.float32)
         action[:4] = np.clip(offsets / self._config.foothold_forward_m, -1, 1)
         action[8] = action_share(speed, self._config.lateral_speed_m_s)

@@ -22,6 +22,8 @@ TASK = Task(
         "front_camera_moved_m",
         "camera_pose_told",
         "camera_far_m",
+        "decide",
+        "action_legs",
         "foothold_forward_m",
         "foothold_lateral_m",
         "lateral_speed_m_s",

@@ -83,6 +83,9 @@ class TwistCourse:
         heading = yaw + command.yaw_rate_rad_s * self._locomotion.gait.swing_s
         return nominal + state.position_m[:2], heading
 
+    def aside_m(self, position_m: Floats) -> float:
+        return self.path.place(position_m).aside_m
+
     def advance(self, position_m: Floats) -> float:
         return self._schedule.advance(self.path.place(position_m).along_m)
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, mse_loss, one_hot
 
 from policies.common.geometry import Footholds, yaw_rate_of
-from policies.footholds.head import OFFSETS, FootholdVotes
+from policies.footholds.head import OFFSETS, FootholdVotes, most_voted, two_bin_labels
 
 _LARGEST_WIDTH = 1e6
 """Bounds further apart are none: an action squashed to them would have no use."""
@@ -51,6 +51,8 @@ class Head(Protocol):
     size: int
     coded: int
     """Numbers of an action as `code` gives it."""
+    judged: tuple[int, ...]
+    """Which number of the action each of a decision's choices is, and then each of its means."""
 
     def __call__(self, numbers: Tensor) -> Decision:
         """The decisions for a batch."""
@@ -76,6 +78,7 @@ class FootholdHead:
         self.others = () if yaw_rate is None else (yaw_rate, *footholds.lateral)
         self.size = footholds.legs * OFFSETS + 1 + len(self.others)
         self.coded = footholds.actions
+        self.judged = (*footholds.forward, footholds.speed, *self.others)
 
     def __call__(self, numbers: Tensor) -> FootholdVotes:
         votes = self.plan.legs * OFFSETS
@@ -113,6 +116,7 @@ class BoxHead:
     def __init__(self, space: spaces.Box) -> None:
         self._space = space
         self.size = self.coded = math.prod(space.shape)
+        self.judged = tuple(range(self.coded))
         low, high = (
             torch.as_tensor(bound.astype(np.float64).flatten()).float()
             for bound in (space.low, space.high)
@@ -137,6 +141,10 @@ class BoxHead:
         return given
 
     def explored(self, chosen: Tensor, numbers: Tensor) -> Tensor:
+        return self.decoded(numbers)
+
+    def decoded(self, numbers: Tensor) -> Tensor:
+        """Actions (batch, ...) of numbers (batch, coded) in units of half the range."""
         action = self.middle.to(numbers) + numbers * self.half.to(numbers)
         return action.view(-1, *self.shape)
 
@@ -170,12 +178,103 @@ class BoxDecision:
         return self._coded
 
 
+class BinnedHead(BoxHead):
+    """Numbers of a Box of which some are categorical choices between values that are equally far
+    apart from bound to bound, so that an action may change abruptly with the observation.
+
+    The most probable value is taken; of equal ones the nearest to the middle.
+
+    Args:
+        space: the actions.
+        bins: values of each number; 0: it is regressed.
+
+    Raises:
+        ValueError: for other than one count a number, a single bin, or bins without bounds.
+    """
+
+    def __init__(self, space: spaces.Box, bins: tuple[int, ...]) -> None:
+        super().__init__(space)
+        if len(bins) != self.coded:
+            raise ValueError(
+                f"bins must have a count for each of the action's {self.coded} numbers, got "
+                f"{len(bins)}"
+            )
+        self.binned = tuple(i for i, count in enumerate(bins) if count)
+        self.regressed = tuple(i for i, count in enumerate(bins) if not count)
+        if not bool(self.squashed[list(self.binned)].all()):
+            raise ValueError("bins must be 0 for numbers of an action without bounds")
+        self.bins = tuple(bins[i] for i in self.binned)
+        self.judged = (*self.binned, *self.regressed)
+        self.size = sum(self.bins) + len(self.regressed)
+
+    def __call__(self, numbers: Tensor) -> "BinnedDecision":  # type: ignore[override]
+        return BinnedDecision(self, numbers)
+
+    def joined(self, values: Sequence[Tensor], means: Tensor) -> Tensor:
+        """Values (batch,) of the choices and means (batch, k) as numbers (batch, coded)."""
+        found = torch.cat([torch.stack(list(values), -1), means], -1) if values else means
+        order = sorted(range(self.coded), key=self.judged.__getitem__)
+        return found.index_select(-1, torch.tensor(order, device=found.device))
+
+    def explored(self, chosen: Tensor, numbers: Tensor) -> Tensor:
+        values = [binned(chosen[:, i], count).to(numbers) for i, count in enumerate(self.bins)]
+        return self.decoded(self.joined(values, numbers))
+
+
+def binned(chosen: Tensor, count: int) -> Tensor:
+    """Values from -1 to 1 of choices (...) among `count`."""
+    return (2 * chosen - count + 1) / (count - 1)
+
+
+class BinnedDecision:
+    """See `BinnedHead`; `numbers` (batch, size): logits of each choice, then what is regressed."""
+
+    def __init__(self, head: BinnedHead, numbers: Tensor) -> None:
+        self._head = head
+        *self._logits, rest = numbers.split([*head.bins, len(head.regressed)], -1)
+        squashed = head.squashed[list(head.regressed)].to(numbers.device)
+        self._means = torch.where(squashed, rest.tanh(), rest)
+
+    def action(self) -> Tensor:
+        values = []
+        for logits in self._logits:
+            # 0 and not a side where all are equal, as with zero weights
+            count, sides = logits.shape[-1], (most_voted(logits, side) for side in (-1, 1))
+            values.append(sum(binned(side, count) for side in sides).to(logits) / 2)
+        return self._head.decoded(self._head.joined(values, self._means))
+
+    def loss(self, actions: Tensor, speed_weight: float = 1.0) -> Tensor:
+        coded = self._head.code(actions.to(self._means))
+        each = [
+            -(two_bin_labels(coded[:, i].clamp(-1, 1), count) * logits.log_softmax(-1)).sum(-1)
+            for i, count, logits in zip(
+                self._head.binned, self._head.bins, self._logits, strict=True
+            )
+        ]
+        loss = torch.stack(each).mean() if each else self._means.new_zeros(())
+        if not self._head.regressed:
+            return loss
+        return loss + speed_weight * mse_loss(self._means, coded[:, list(self._head.regressed)])
+
+    def right(self, actions: Tensor) -> Tensor:
+        code = self._head.code
+        miss = (code(self.action()) - code(actions.to(self._means))).abs()
+        return (miss <= _NEAR).float().mean()
+
+    def choices(self) -> Sequence[Tensor]:
+        return self._logits
+
+    def means(self) -> Tensor:
+        return self._means
+
+
 class ChoiceHead:
     """Categorical choices: Discrete, MultiDiscrete and MultiBinary."""
 
     def __init__(self, space: gymnasium.Space[Any], choices: tuple[int, ...], start: Any) -> None:
         self._space, self.choices = space, choices
         self.size = self.coded = sum(choices)
+        self.judged = tuple(range(len(choices)))
         self.start = torch.as_tensor(np.asarray(start)).long().flatten().expand(len(choices))
 
     def __call__(self, numbers: Tensor) -> "ChoiceDecision":
@@ -229,12 +328,22 @@ class ChoiceDecision:
         return self._logits[0][:, :0]
 
 
-def head_for(space: gymnasium.Space[Any], footholds: Footholds | None = None) -> Head:
-    """The head for an action space; votes for footholds if the geometry has them.
+def head_for(
+    space: gymnasium.Space[Any],
+    footholds: Footholds | None = None,
+    bins: int | tuple[int, ...] | None = None,
+) -> Head:
+    """The head for an action space; bins if there are any, otherwise votes for footholds if the
+    geometry has them.
 
     Raises:
         ValueError: for an action space that no head supports.
     """
+    if bins is not None:
+        if not isinstance(space, spaces.Box):
+            raise ValueError(f"bins must be null for actions that are no Box, got {space}")
+        each = bins if isinstance(bins, tuple) else (bins,) * math.prod(space.shape)
+        return BinnedHead(space, each)
     if footholds is not None and space.shape == (footholds.actions,):
         return FootholdHead(footholds)
     if isinstance(space, spaces.Box) and 0 not in space.shape:

@@ -62,7 +62,8 @@ class PolicyInputs:
             end += 0 if images.scale else 2 * images.shape[0]
         self.measured = end
         self.votes = self._votes(config, geometry, action_space)
-        self.head = head_for(action_space, None if geometry is None else geometry.footholds)
+        feet = None if geometry is None else geometry.footholds
+        self.head = head_for(action_space, feet, config.bins)
         self._last = self.head.coded if config.last_action else 0
         self._vector = self.observations.vector_size
         self._count(config)
@@ -80,6 +81,7 @@ class PolicyInputs:
         if isinstance(config, PlaceMemoryConfig):
             return None  # its votes are of what is remembered
         others = config.standardise or config.last_action or config.init_output != 1
+        others = others or config.bins is not None or config.image_means != "none"
         suits = isinstance(config, PolicyConfig) and not others
         if config.controller != "vote" and not (config.controller == "auto" and suits):
             return None
@@ -107,6 +109,11 @@ class PolicyInputs:
         assert isinstance(config, PolicyConfig)
         tiling = all(grid.is_tiling for grid in grids) and len({g.channels for g in grids}) == 1
         self.outputs = self.tokens * self.size if tiling else self.pixels
+        if config.image_means == "patches":
+            self.outputs = self.tokens
+        elif config.image_means == "lines":
+            lines = (g.count * g.channels * (g.height + g.width) for g in grids)
+            self.outputs = sum(lines)
         if config.variant == "rank":
             several = sum(grid.count for grid in grids) > 1
             places = 2 + several

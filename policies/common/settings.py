@@ -10,7 +10,7 @@ import inspect
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self, TypeVar
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 if TYPE_CHECKING:
@@ -77,6 +77,15 @@ Projection = Literal[
 """Names of `attention.available_projections()`."""
 CHECKED = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 """Configuration of all settings: unknown keys and numbers that are not finite are errors."""
+
+
+def _bins(count: int) -> int:
+    if count == 1:
+        raise ValueError("bins must be 0 (regressed) or at least 2, got 1")
+    return count
+
+
+Bins = Annotated[int, Field(ge=0, le=1001), AfterValidator(_bins)]
 NotNegative = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1, le=10_000)]
 _DEFAULT_MAP = ("angular_hybrid", "hyperbolic", "orthogonal")
@@ -211,6 +220,10 @@ class SeeingConfig:
     hidden: tuple[int, ...] = (32,)
     """Widths of the hidden layers; none: a linear map (mlp). The last is that of what is remembered
     (lstm, gru)."""
+    bins: Bins | tuple[Bins, ...] | None = None
+    """Numbers of an action that are chosen among so many equally spaced values, by a softmax, of
+    all numbers or of each; 0: regressed; null: regressed, or votes for the feet of a robot whose
+    geometry names them."""
     last_action: bool = False
     """Whether the controller receives the previous action, zeros at the beginning of an episode;
     not with votes."""

@@ -45,7 +45,7 @@ class FootholdVotes:
         1].
         """
         grid = torch.linspace(-1, 1, OFFSETS, dtype=self.offsets.dtype, device=self.offsets.device)
-        winner = self.offsets.argmax(-1, keepdim=True)
+        winner = most_voted(self.offsets).unsqueeze(-1)
         distance = (torch.arange(OFFSETS, device=winner.device) - winner).abs()
         near = self.offsets.masked_fill(distance > _NEIGHBOURS, -torch.inf)
         forward = near.softmax(-1) @ grid
@@ -91,8 +91,17 @@ class FootholdVotes:
         return speed if self.others is None else torch.cat((speed, self.others), -1)
 
 
-def two_bin_labels(offsets: Tensor) -> Tensor:
-    """Offsets (..., legs) in [-1, 1] -> (..., legs, 25): each shared by its two nearest bins."""
-    place = (offsets + 1) * ((OFFSETS - 1) / 2)
-    bins = torch.arange(OFFSETS, dtype=offsets.dtype, device=offsets.device)
-    return (1 - (place.unsqueeze(-1) - bins).abs()).clamp_min(0)
+def most_voted(votes: Tensor, side: int = -1) -> Tensor:
+    """Index (...) of the largest of votes (..., bins), of equal ones that nearest to the middle;
+    of two as near, the lower, or with side = 1 the upper."""
+    bins = votes.shape[-1]
+    nearest = sorted(range(bins), key=lambda i: (abs(2 * i - bins + 1), -side * i))
+    order = torch.tensor(nearest, device=votes.device)
+    return order[votes.index_select(-1, order).argmax(-1)]
+
+
+def two_bin_labels(offsets: Tensor, bins: int = OFFSETS) -> Tensor:
+    """Offsets (...) in [-1, 1] -> (..., bins): each shared by its two nearest bins."""
+    place = (offsets + 1) * ((bins - 1) / 2)
+    places = torch.arange(bins, dtype=offsets.dtype, device=offsets.device)
+    return (1 - (place.unsqueeze(-1) - places).abs()).clamp_min(0)

@@ -52,6 +52,10 @@ class PolicyConfig(SeeingConfig):
     init_keys: Literal["random", "opposed"] = "random"
     """Initial weights of the keys: drawn as those of queries are, or their opposites, with which
     attention begins at what is least like the rest of the image."""
+    image_means: Literal["none", "lines", "patches"] = "none"
+    """Means of the attended image that the controller receives in place of its pixels: of each row
+    and each column (lines), or of each token (patches); with the variant masking and without
+    votes."""
     controller: ComponentName = "auto"
     """Foothold votes over the depth profile of each leg's lane (vote), a small dense network (mlp),
     a recurrent one (lstm, gru), or a custom one (module:Class, docs/guide/custom_policy.md);
@@ -72,6 +76,12 @@ class PolicyConfig(SeeingConfig):
             raise ValueError(
                 f"variant {self.variant} needs attention scores: selection must be learned, "
                 f"got {self.selection}"
+            )
+        if self.image_means != "none" and (self.variant != "masking" or self.controller == "vote"):
+            raise ValueError(
+                "image_means must be none with another variant than masking and with the "
+                f"controller vote, got {self.image_means} with the variant {self.variant} and the "
+                f"controller {self.controller}"
             )
         if self.rank_with != "both" and self.variant != "rank":
             raise ValueError(

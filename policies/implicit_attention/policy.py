@@ -95,6 +95,9 @@ class ImplicitAttentionPolicy(SeeingPolicy):
             values = cut(groups)
             tokens = cut.with_places(values) if selection is not None else None
         as_images = isinstance(self.controller, VoteController)
+        if config.image_means != "none":
+            gate = None if tokens is None or selection is None else selection(tokens)
+            return self._means(cut, groups, values, gate)
         if tokens is None or selection is None:
             attended = values
         elif config.variant == "trans":
@@ -122,6 +125,18 @@ class ImplicitAttentionPolicy(SeeingPolicy):
         if cut.is_tiling:
             return attended.flatten(1)
         return _joined(groups if selection is None else cut.to_images(attended))
+
+    def _means(
+        self, cut: PatchTokens, images: list[Tensor], values: Tensor, gate: Tensor | None
+    ) -> Tensor:
+        """Means of lines or patches of images that are masked by the gates of tokens."""
+        with component("score"):
+            if self.config.image_means == "patches":
+                means = values.mean(-1)
+                return means if gate is None else means * gate
+            if gate is not None:
+                images = [p * g for p, g in zip(images, cut.gates(gate), strict=True)]
+            return _joined([part.mean(axis) for part in images for axis in (-1, -2)])
 
     def _scaled_images(self, observations: Mapping[str, Tensor]) -> list[Tensor]:
         """Groups of scaled images (batch, count, channels, height, width)."""

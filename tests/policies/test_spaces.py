@@ -8,6 +8,8 @@ import torch
 from gymnasium import spaces
 
 from policies import build
+from policies.common.geometry import Footholds
+from policies.common.heads import FootholdHead, head_for
 from policies.common.observation import Observations, flat, layout_of
 from tests.policies.cases import assert_gradients
 
@@ -309,3 +311,21 @@ def test_a_policy_can_begin_in_the_middle_of_its_actions(settings):
         assert not np.allclose(usual.act(seen), still.act(seen))
     half = build({**settings, "init_output": 0.5}, space, ACTIONS["bounded"])
     assert torch.equal(half.controller.output.weight, usual.controller.output.weight / 2)
+
+
+@pytest.mark.parametrize("bins", [2, 3, 4, 25, (7, 0, 4)])
+def test_equal_votes_mean_the_middle_and_others_the_largest(bins):
+    """With zero weights an action is no correction, whatever the number of bins."""
+    space = spaces.Box(-1.0, 1.0, (3,), np.float32)
+    head = head_for(space, None, bins)
+    assert torch.equal(head(torch.zeros(2, head.size)).action(), torch.zeros(2, 3))
+    numbers = torch.randn(50, head.size, generator=torch.Generator().manual_seed(0))
+    decision = head(numbers)
+    chosen = torch.stack([one.argmax(-1) for one in decision.choices()], -1)
+    assert torch.equal(decision.action(), head.explored(chosen, decision.means()))
+    assert float(decision.right(decision.action())) == 1.0
+
+
+def test_equal_votes_of_feet_mean_no_correction():
+    head = FootholdHead(Footholds())
+    assert head(torch.zeros(1, head.size)).action().numpy() == pytest.approx(0, abs=1e-7)

@@ -4,6 +4,7 @@ Categorical choices are sampled by their logits, and numbers have independent Ga
 sample is a row of choices, then numbers, before any bound.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,8 @@ from policies.common.observation import copied
 from training.algorithms.workers import EpisodeTask, PolicyWorker
 from training.collect.episode import Episode
 
+TERMS = "reward_terms"
+"""Key of `info` with the terms of a reward, and attribute of the environment that declares them."""
 _LOG_TWO_PI = float(np.log(2 * np.pi))
 
 
@@ -42,15 +45,39 @@ def log_probability(
 ) -> tuple[Tensor, Tensor]:
     """Logarithms of the probabilities (densities of numbers) of samples that `draw` would give,
     and the entropies, each (batch,)."""
+    (of_numbers, spread), of_choices = _each(decision, log_std, samples, temperature)
+    log_p, entropy = of_numbers.sum(-1), spread.sum().expand(len(of_numbers))
+    for chosen, own in of_choices:
+        log_p, entropy = log_p + chosen, entropy + own
+    return log_p, entropy
+
+
+def log_probabilities(
+    decision: Decision, log_std: Tensor, samples: Tensor, temperature: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """As `log_probability`, but of each column of the samples, (batch, choices + numbers)."""
+    (of_numbers, spread), of_choices = _each(decision, log_std, samples, temperature)
+    log_p = [one.unsqueeze(-1) for one, _ in of_choices]
+    entropy = [one.unsqueeze(-1) for _, one in of_choices]
+    return (
+        torch.cat([*log_p, of_numbers], -1),
+        torch.cat([*entropy, spread.expand_as(of_numbers)], -1),
+    )
+
+
+def _each(
+    decision: Decision, log_std: Tensor, samples: Tensor, temperature: float
+) -> tuple[tuple[Tensor, Tensor], list[tuple[Tensor, Tensor]]]:
+    """Log-densities (batch, k) and entropies (k,) of numbers, and those (batch,) of each choice."""
     means, logits = decision.means(), decision.choices()
     error = (samples[:, len(logits) :] - means) / log_std.exp()
-    log_p = (-0.5 * error.square() - log_std - 0.5 * _LOG_TWO_PI).sum(-1)
-    entropy = (0.5 + 0.5 * _LOG_TWO_PI + log_std).sum().expand(len(means))
+    log_p = -0.5 * error.square() - log_std - 0.5 * _LOG_TWO_PI
+    choices = []
     for chosen, each in zip(samples.T, logits, strict=False):
         shares = (each / temperature).log_softmax(-1)
-        log_p = log_p + shares.gather(-1, chosen.long().unsqueeze(-1)).squeeze(-1)
-        entropy = entropy - (shares.exp() * shares).sum(-1)
-    return log_p, entropy
+        of_chosen = shares.gather(-1, chosen.long().unsqueeze(-1)).squeeze(-1)
+        choices.append((of_chosen, -(shares.exp() * shares).sum(-1)))
+    return (log_p, 0.5 + 0.5 * _LOG_TWO_PI + log_std), choices
 
 
 @dataclass(frozen=True)
@@ -76,7 +103,7 @@ class Rollout:
     samples: NDArray[np.float32]
     """The samples, (steps, choices + numbers)."""
     rewards: NDArray[np.float64]
-    """(steps,)."""
+    """(steps, 1), or (steps, choices + numbers) where each is judged by terms of its own."""
     terminated: bool
     """Whether the episode terminated; otherwise it was truncated."""
 
@@ -117,16 +144,31 @@ class _Ending(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Records the outcome of the last step, and the rewards of the episode."""
 
     rewards: list[float]
+    terms: list[Mapping[str, float]]
 
     def reset(self, **options: Any) -> Any:
-        self.rewards = []
+        self.rewards, self.terms = [], []
         return self.env.reset(**options)
 
     def step(self, action: Any) -> Any:
         following = self.env.step(action)
         self.observation, self.terminated = following[0], bool(following[2])
         self.rewards.append(float(following[1]))
+        self.terms.append(following[4].get(TERMS, {}))
         return following
+
+    def judged(self, credit: Mapping[str, Sequence[int]], numbers: Sequence[int]) -> Any:
+        """Rewards (steps, numbers) by the terms that each number is credited with."""
+        found = np.zeros((len(self.terms), len(numbers)))
+        for name, own in credit.items():
+            if any(name not in terms for terms in self.terms):
+                raise FloatingPointError(
+                    f"info[{TERMS!r}] of {self.env} must hold {name}, which reward_terms declares, "
+                    f"at every step, got {', '.join(self.terms[-1]) or 'none'}"
+                )
+            values = np.array([float(terms[name]) for terms in self.terms])
+            found += values[:, None] * [number in own for number in numbers]
+        return found
 
 
 class Explorer(PolicyWorker):
@@ -134,26 +176,31 @@ class Explorer(PolicyWorker):
 
     Args:
         temperature: divisor of the logits of choices.
+        credit: the numbers of the action that each term of the reward credits; None: all of them
+            are judged by the reward.
         others: of `PolicyWorker`.
     """
 
-    def __init__(self, temperature: float, *others: Any) -> None:
+    def __init__(
+        self, temperature: float, credit: Mapping[str, Sequence[int]] | None, *others: Any
+    ) -> None:
         super().__init__(*others)
         self._env: Any = _Ending(self._env)
-        self._temperature = temperature
+        self._temperature, self._credit = temperature, credit
 
     def run(self, task: Task) -> Rollout:
         """Run a task's episode. Raises FloatingPointError for NaN from policy or reward."""
         self.set_state(task.learner)
         if task.log_std is None:
             episode, no_rows = self.episode(self._policy, task), np.zeros((0, 0), np.float32)
-            return Rollout(episode, {}, no_rows, no_rows, np.zeros(0), False)
+            return Rollout(episode, {}, no_rows, no_rows, np.zeros((0, 1)), False)
         log_std = torch.from_numpy(task.log_std)
         trying = _Trying(self._policy, log_std, task.seed, self._temperature)
         episode = self.episode(trying, task)
         trying.see(self._env.observation)
         parts = {key: np.stack([seen[key] for seen in trying.seen]) for key in trying.seen[0]}
         last, samples = np.stack(trying.last), np.stack(trying.samples)
-        return Rollout(
-            episode, parts, last, samples, np.array(self._env.rewards), self._env.terminated
-        )
+        rewards = np.array(self._env.rewards)[:, None]
+        if self._credit is not None:
+            rewards = self._env.judged(self._credit, self._policy.head.judged)
+        return Rollout(episode, parts, last, samples, rewards, self._env.terminated)

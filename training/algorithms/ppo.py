@@ -27,8 +27,16 @@ from policies import RunningStatistics
 from policies.common.base_policy import SeeingPolicy
 from policies.common.observation import parts_of
 from policies.common.recurrent_state import RecurrentState
-from training.algorithms.exploration import Explorer, Rollout, Task, log_probability
+from training.algorithms.exploration import (
+    TERMS,
+    Explorer,
+    Rollout,
+    Task,
+    log_probabilities,
+    log_probability,
+)
 from training.algorithms.feature_maps import OBSERVATIONS, evenly, is_due, sound
+from training.algorithms.mirroring import Mirroring
 from training.algorithms.ppo_config import PPOConfig, critic_settings
 from training.collect.outcomes import episode_columns, episode_values
 from training.command.errors import NotFiniteError
@@ -63,6 +71,8 @@ _SETTINGS = (
 """Keys of the configuration that are arguments of Stable-Baselines3's PPO."""
 _LAST = "\0last_action"
 """The action before, among an observation's parts, none of which is called so."""
+_NUMBER = "\0number"
+"""Which column of the samples a row of the buffer is about, among an observation's parts."""
 _CHUNK = 256
 _ADAM_EPSILON = 1e-5  # Stable-Baselines3's
 
@@ -74,18 +84,21 @@ class PPOProgress(Progress):
     env_steps: Count = 0
     episodes: Count = 0
     returns: list[Finite] = field(default_factory=lambda: [0.0, 0.0, 0.0])
-    """Count, mean and sum of squared deviations of discounted returns so far."""
+    """Count, means and sums of squared deviations of discounted returns so far."""
 
-    def scale(self, rollouts: Sequence[Rollout], gamma: float) -> float:
-        """Standard deviation of all returns, including those of these episodes: the divisor of
-        rewards.
+    def scale(self, rollouts: Sequence[Rollout], gammas: NDArray[Any]) -> NDArray[np.float64]:
+        """Standard deviations of all returns, including those of these episodes: the divisors of
+        rewards, (numbers,).
         """
-        count, mean, m2 = self.returns
-        total = RunningStatistics(count, np.array([mean]), np.array([m2]))
+        count, moments = self.returns[0], np.array(self.returns[1:])
+        if len(moments) != 2 * len(gammas):  # nothing so far
+            moments = np.zeros(2 * len(gammas))
+        total = RunningStatistics(count, *np.split(moments, 2))
         for rollout in rollouts:
-            total = total.update(discounted(rollout.rewards, gamma)[:, None])
-        self.returns = [total.count, float(total.mean[0]), float(total.m2[0])]
-        return math.sqrt(self.returns[2] / self.returns[0]) or 1.0
+            total = total.update(discounted(rollout.rewards, gammas))
+        self.returns = [total.count, *total.mean.tolist(), *total.m2.tolist()]
+        found: NDArray[np.float64] = np.sqrt(total.m2 / total.count)
+        return np.where(found == 0, 1.0, found)
 
 
 class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
@@ -106,7 +119,9 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
                 "policy.controller must remember nothing in training.ppo, which learns from single "
                 f"steps, got {getattr(config.policy, 'controller', None)}; training.es takes it"
             )
-        value = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+        judged = actor.head.judged
+        self._credit = _credit(config, env, len(judged))
+        value = spaces.Box(-np.inf, np.inf, (len(self._gammas),), np.float32)
         with checkpoint.fitting(f"cannot build the critic for {config.env_id}"):
             self.critic: SeeingPolicy = policies.build(
                 critic_settings(self.played, "the configuration"), env.observation_space, value,
@@ -115,6 +130,10 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
         self.networks = actor, self.critic
         self.model = _make_model(config, env.observation_space, actor, self.critic)
         self.saved_optimiser = self.model.policy.optimizer
+        self._mirror: Mirroring | None = None
+        if config.mirror:
+            choices = actor.head(torch.zeros(1, actor.head.size)).choices()
+            self._mirror = Mirroring(env, judged, tuple(one.shape[-1] for one in choices))
 
     def restore(self, start: Checkpoint, saved: Saved) -> None:
         """Load critic and exploration; raises UserError for another run's state."""
@@ -129,6 +148,15 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
         return {_LOG_STD: self.log_std, **critic}, {}
 
     @property
+    def _gammas(self) -> NDArray[np.float64]:
+        """Discounts of what actions are judged by."""
+        config, judged = self.config, self.policy.head.judged
+        if self._credit is None:
+            return np.array([config.gamma])
+        each = config.gammas or (config.gamma,) * len(judged)
+        return np.array([each[number] for number in judged])
+
+    @property
     def log_std(self) -> Tensor:
         """Logarithms of the standard deviations of the noise on an action's numbers."""
         found: Tensor = self.model.policy.log_std.detach()
@@ -140,7 +168,7 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
 
     def make_worker(self) -> Any:
         """A worker for episodes with and without exploration."""
-        return partial(Explorer, self.config.temperature, *self.settings)
+        return partial(Explorer, self.config.temperature, self._credit, *self.settings)
 
     def tasks(self, outcomes: Sequence[Rollout]) -> list[Task]:
         """Episodes without exploration and a wave of `episodes` with it, then further waves until
@@ -165,7 +193,13 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
         episodes = [rollout.episode for rollout in tried]
         exploration = float(self.log_std.exp().mean()) if len(self.log_std) else math.nan
         set_random_seed(self.seeds(_UPDATE, 1)[0])
-        self.model.rollout_buffer = _buffer(self.model, tried, progress.scale(tried, config.gamma))
+        units = progress.scale(tried, self._gammas)
+        mirrored = [] if self._mirror is None else [self._mirror(rollout) for rollout in tried]
+        self.model.rollout_buffer = _buffer(self.model, tried + mirrored, units, self._gammas)
+        if config.learning_rate_end is not None:
+            done = (progress.iteration - 1) / max(config.iterations - 1, 1)
+            rate = config.learning_rate + done * (config.learning_rate_end - config.learning_rate)
+            self.model.lr_schedule = lambda _: rate
         self.model.train()
         if not all(bool(p.isfinite().all()) for p in self.model.policy.parameters()):
             raise NotFiniteError(
@@ -230,20 +264,19 @@ class ActorCritic(ActorCriticPolicy):
         actor: the policy that is trained.
         critic: a policy whose single output is the value.
         shapes: shapes of an observation's parts, by name.
-        numbers: number of continuous action dimensions.
-        exploration: initial standard deviation of their noise.
+        exploration: initial standard deviations of the noise on continuous numbers, (k,).
         temperature: divisor of the logits of choices.
     """
 
     def __init__(
         self, observation_space: spaces.Dict, action_space: spaces.Box, lr_schedule: Any, *,
         actor: SeeingPolicy, critic: SeeingPolicy, shapes: Mapping[str, tuple[int, ...]],
-        numbers: int, exploration: float, temperature: float, **options: Any,
+        exploration: Tensor, temperature: float, **options: Any,
     ) -> None:  # fmt: skip
         super().__init__(observation_space, action_space, lr_schedule, net_arch=[], **options)
         self.actor, self.critic, self._shapes = actor, critic, dict(shapes)
         self._temperature = temperature
-        self.log_std = nn.Parameter(torch.full((numbers,), math.log(exploration)))
+        self.log_std = nn.Parameter(exploration.log().float())
         rate = lr_schedule(1)
         self.optimizer = torch.optim.Adam(self.parameters(), lr=rate, eps=_ADAM_EPSILON)
 
@@ -259,15 +292,26 @@ class ActorCritic(ActorCriticPolicy):
 
     def evaluate_actions(self, obs: Any, actions: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Values (batch, 1), logarithms of probabilities and entropies, each (batch,)."""
+        values, apart = self.predict_values(obs), _NUMBER in obs
+        log_p, entropy = self.likelihood(obs, actions, apart)
+        if not apart:
+            return values, log_p, entropy
+        number = obs[_NUMBER].long().to(values.device)
+        values, log_p, entropy = (each.gather(-1, number) for each in (values, log_p, entropy))
+        return values, log_p.squeeze(-1), entropy.squeeze(-1)
+
+    def likelihood(self, obs: Any, actions: Tensor, apart: bool) -> tuple[Tensor, Tensor]:
+        """Logarithms of probabilities and entropies of all numbers of actions together, (batch,),
+        or of each apart, (batch, numbers)."""
         parts, device = self.parts(obs), self.log_std.device
         first = self.actor.start(len(next(iter(obs.values()))))
         memory = RecurrentState(first.state.to(device), obs.get(_LAST, first.last).to(device))
+        judge = log_probabilities if apart else log_probability
         decision = self.actor.decide(parts, memory)
-        log_p, entropy = log_probability(decision, self.log_std, actions, self._temperature)
-        return self.critic.numbers(parts), log_p, entropy
+        return judge(decision, self.log_std, actions, self._temperature)
 
     def predict_values(self, obs: Any) -> Tensor:
-        """Values, (batch, 1)."""
+        """Values, (batch, numbers)."""
         return self.critic.numbers(self.parts(obs))
 
 
@@ -279,6 +323,14 @@ def _make_model(
     decision = actor.head(torch.zeros(1, actor.head.size))
     numbers = decision.means().shape[1]
     flat = spaces.Dict({key: _flat(part) for key, part in parts.items()})
+    if config.credit == "terms":
+        flat.spaces[_NUMBER] = spaces.Box(0, np.inf, (1,), np.float32)
+    if isinstance(config.exploration, tuple) and len(config.exploration) != numbers:
+        raise UserError(
+            f"exploration must have a deviation for each of the {numbers} regressed numbers of an "
+            f"action, got {len(config.exploration)}"
+        )
+    deviations = np.broadcast_to(np.array(config.exploration, float), numbers)
     carried = actor.start(1).last.shape[1]
     if carried:
         flat.spaces[_LAST] = spaces.Box(-np.inf, np.inf, (carried,), np.float32)
@@ -293,8 +345,7 @@ def _make_model(
             "actor": actor,
             "critic": critic,
             "shapes": {key: part.shape or () for key, part in parts.items()},
-            "numbers": numbers,
-            "exploration": config.exploration,
+            "exploration": torch.tensor(deviations.tolist(), dtype=torch.float64),
             "temperature": config.temperature,
         },
         **{name: getattr(config, name) for name in _SETTINGS},
@@ -311,8 +362,8 @@ def _flat(part: gymnasium.Space[Any]) -> spaces.Box:
     return spaces.Box(low, high, (math.prod(part.shape or ()),), dtype.type)
 
 
-def discounted(rewards: NDArray[np.float64], gamma: float) -> NDArray[np.float64]:
-    """Discounted sums of the rewards from each step on."""
+def discounted(rewards: NDArray[np.float64], gamma: Any) -> NDArray[np.float64]:
+    """Discounted sums of the rewards (steps, ...) from each step on."""
     total, found = 0.0, np.empty_like(rewards)
     for i in reversed(range(len(rewards))):
         total = rewards[i] + gamma * total
@@ -320,13 +371,49 @@ def discounted(rewards: NDArray[np.float64], gamma: float) -> NDArray[np.float64
     return found
 
 
-def _buffer(model: PPO, rollouts: Sequence[Rollout], unit: float) -> DictRolloutBuffer:
-    """The episodes' steps, one after the other, with advantages; rewards are divided by `unit`."""
-    steps = sum(len(rollout.rewards) for rollout in rollouts)
+def _credit(config: PPOConfig, env: gymnasium.Env, numbers: int) -> Any:
+    """The numbers of the action that each term of the reward credits; None: all of them.
+
+    Raises:
+        UserError: for an environment that declares no such terms, or settings of other than its
+            numbers.
+    """
+    if config.credit == "shared":
+        return None
+    declared = env.get_wrapper_attr(TERMS) if env.has_wrapper_attr(TERMS) else None
+    if not declared:
+        raise UserError(
+            f"credit must be shared for {config.env_id}, which declares no {TERMS}, got terms"
+        )
+    size = math.prod(env.action_space.shape or ())
+    credited = {number for own in declared.values() for number in own}
+    if credited != set(range(size)):
+        raise UserError(
+            f"{TERMS} of {config.env_id} must credit each of the action's {size} numbers, counted "
+            f"from 0, got {', '.join(map(str, sorted(credited))) or 'none'}"
+        )
+    if config.gammas is not None and len(config.gammas) != size:
+        raise UserError(
+            f"gammas must have a discount for each of the action's {size} numbers, got "
+            f"{len(config.gammas)}"
+        )
+    return {name: tuple(own) for name, own in declared.items()}
+
+
+def _buffer(
+    model: PPO, rollouts: Sequence[Rollout], units: NDArray[np.float64], gammas: NDArray[np.float64]
+) -> DictRolloutBuffer:
+    """The episodes' steps, one after the other, with advantages; rewards are divided by units.
+
+    Where numbers of an action are judged apart, each is what the buffer calls an environment.
+    """
+    steps, numbers = sum(len(rollout.rewards) for rollout in rollouts), len(units)
     assert isinstance(model.observation_space, spaces.Dict)
+    apart = _NUMBER in model.observation_space.spaces
+    gamma: Any = gammas.astype(np.float32) if apart else gammas.item()
     buffer = DictRolloutBuffer(
         steps, model.observation_space, model.action_space, model.device,
-        model.gae_lambda, model.gamma,
+        model.gae_lambda, gamma, numbers,
     )  # fmt: skip
     begin = 0
     for rollout in rollouts:
@@ -335,33 +422,41 @@ def _buffer(model: PPO, rollouts: Sequence[Rollout], unit: float) -> DictRollout
         seen = {k: torch.from_numpy(v.reshape(len(v), -1)) for k, v in rollout.observations.items()}
         if _LAST in buffer.observations:
             seen[_LAST] = torch.from_numpy(rollout.last)
-        values, log_p = _judged(model, seen, torch.from_numpy(rollout.samples))
-        rewards = rollout.rewards / unit
+        values, log_p = _judged(model, seen, torch.from_numpy(rollout.samples), apart)
+        rewards = rollout.rewards / units
         if not rollout.terminated:  # truncated: bootstrap with the value
-            rewards[-1] += model.gamma * values[-1]
+            rewards[-1] += gamma * values[-1]
         for key, part in seen.items():
-            buffer.observations[key][rows, 0] = part[:-1].numpy()
-        buffer.actions[rows, 0], buffer.rewards[rows, 0] = rollout.samples, rewards
-        buffer.values[rows, 0], buffer.log_probs[rows, 0] = values[:-1], log_p
-        buffer.episode_starts[begin, 0] = 1.0
+            buffer.observations[key][rows] = part[:-1].numpy()[:, None]
+        if apart:
+            buffer.observations[_NUMBER][rows] = np.arange(numbers)[:, None]
+        buffer.actions[rows], buffer.rewards[rows] = rollout.samples[:, None], rewards
+        buffer.values[rows], buffer.log_probs[rows] = values[:-1], log_p
+        buffer.episode_starts[begin] = 1.0
         begin = end
     buffer.pos, buffer.full = steps, True
-    buffer.compute_returns_and_advantage(torch.zeros(1), np.ones(1))
+    buffer.compute_returns_and_advantage(torch.zeros(numbers), np.ones(numbers))
+    if apart:  # of one size each, as an update brings them all together to variance 1
+        found = buffer.advantages
+        buffer.advantages = (found - found.mean(0)) / (found.std(0) + 1e-8)
     return buffer
 
 
 @torch.no_grad()
 def _judged(
-    model: PPO, seen: Mapping[str, Tensor], actions: Tensor
+    model: PPO, seen: Mapping[str, Tensor], actions: Tensor, apart: bool
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Values of all observations, (steps + 1,), and log-probabilities of the actions."""
+    """Values of all observations, (steps + 1, numbers), and log-probabilities of the actions,
+    (steps, numbers): of each of its columns apart, or of all together.
+    """
+    policy: Any = model.policy
     values, logs = [], []
     for begin in range(0, len(actions) + 1, _CHUNK):
         rows = slice(begin, begin + _CHUNK)
         parts = {key: part[rows] for key, part in seen.items()}
-        values.append(model.policy.predict_values(parts).flatten())
+        values.append(policy.predict_values(parts))
         tried = actions[rows].to(model.device)
         if len(tried):
             parts = {key: part[: len(tried)] for key, part in parts.items()}
-            logs.append(model.policy.evaluate_actions(parts, tried)[1])
+            logs.append(policy.likelihood(parts, tried, apart)[0].view(len(tried), -1))
     return torch.cat(values).cpu().numpy(), torch.cat(logs).cpu().numpy()

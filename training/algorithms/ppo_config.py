@@ -2,7 +2,7 @@
 
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -11,6 +11,8 @@ import policies
 from training.algorithms.trainer import STRICT, JobConfig, Trainer
 from training.io import config as configuration
 from training.io.config import UserError
+
+Deviation = Annotated[float, Field(gt=0, le=1e3)]
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -35,8 +37,18 @@ class PPOConfig(JobConfig):
     """Steps a gradient step."""
     learning_rate: float = Field(default=3e-4, gt=0, le=1e6)
     """Learning rate of Adam."""
+    learning_rate_end: float | None = Field(default=None, ge=0, le=1e6)
+    """The learning rate of the last iteration, to which it changes linearly; null: it stays."""
     gamma: float = Field(default=0.99, ge=0, le=1)
     """Discount a step."""
+    gammas: tuple[Annotated[float, Field(ge=0, le=1)], ...] | None = None
+    """Discount of each number of the action, with credit: terms; null: gamma for all."""
+    credit: Literal["shared", "terms"] = "shared"
+    """What an action's numbers are judged by: all by the reward, or each by those terms of it that
+    the environment's `reward_terms` credit it with, each with a value of its own."""
+    mirror: bool = False
+    """Whether steps are learned from a second time with left and right exchanged, as the
+    environment's `mirror` says."""
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
     """Bias against variance of advantages; 1: returns less values."""
     clip_range: float = Field(default=0.2, gt=0, le=1e6)
@@ -49,9 +61,10 @@ class PPOConfig(JobConfig):
     """Gradients longer than this are shortened to it."""
     target_kl: float | None = Field(default=None, gt=0)
     """An iteration's passes end where the policy has moved so far; null: never."""
-    exploration: float = Field(default=0.5, gt=0, le=1e3)
-    """Standard deviation of an action's numbers at the start, in halves of their range; it is
-    learned. What is chosen, legs' offsets by votes too, is drawn by its logits instead."""
+    exploration: Deviation | tuple[Deviation, ...] = 0.5
+    """Standard deviation of the action's regressed numbers at the start, of all or of each, in
+    halves of their range; it is learned. What is chosen, legs' offsets by votes too, is drawn by
+    its logits instead."""
     temperature: float = Field(default=1.0, gt=0, le=1e3)
     """What those logits are divided by before they are drawn: the smaller, the nearer to the
     action that is taken without exploration."""
@@ -85,6 +98,10 @@ class PPOConfig(JobConfig):
                 "policy.memory must be none in training.ppo, which learns from single steps, got "
                 f"memory {policy.memory}; training.es and training.bc take it"
             )
+        if self.gammas is not None and self.credit == "shared":
+            raise ValueError(f"gammas need credit: terms, got {list(self.gammas)} with shared")
+        if self.mirror and policy.last_action:
+            raise ValueError("mirror must be false with policy.last_action")
         if policy.controller in ("lstm", "gru"):
             raise ValueError(
                 "policy.controller must be auto, mlp or vote in training.ppo, which learns from "
@@ -104,6 +121,7 @@ def critic_settings(
     """The critic's settings. UserError names the `source` when something is wrong with them."""
     plain = configuration.dump(config.policy)
     changed = {**plain, "standardise": False, "last_action": False, "hidden": [64, 64]}
+    changed |= {"bins": None}
     settings: Any = configuration.validate(
         type(config.policy),
         {**changed, **config.critic, "controller": "mlp"},

@@ -25,6 +25,7 @@ from training.command.errors import UserError, shown
 _LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 _OBSERVATION = "the observation"
 _SUCCESS = (SUCCESS, "is_success")
+_TERMS = "reward_terms"
 """Keys of `info` that may say whether an episode succeeded; the first has precedence."""
 
 
@@ -272,12 +273,20 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
                         )
                     info = {**info, SUCCESS: found}
                 break
+        if _TERMS in info and not _are_numbers(info[_TERMS]):
+            self._refuse(f"info[{_TERMS!r}] must hold finite numbers by name, got {info[_TERMS]!r}")
         return info
 
 
 def checked(make: Callable[[], gymnasium.Env[Any, Any]]) -> gymnasium.Env[Any, Any]:
     """An environment of another factory than `make_env`, checked."""
     return Checked(make())
+
+
+def _are_numbers(terms: Any) -> bool:
+    return isinstance(terms, Mapping) and all(
+        isinstance(value, int | float) and math.isfinite(value) for value in terms.values()
+    )
 
 
 def truth(value: Any) -> bool | None:
