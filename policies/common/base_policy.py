@@ -17,7 +17,12 @@ from torch import Tensor, nn
 from attention.components import component
 from attention.construction import Rebuilt
 from policies.common.compiled import CompiledDecision
-from policies.common.controllers import GATES, DenseController, RecurrentController
+from policies.common.controllers import (
+    GATES,
+    ConvController,
+    DenseController,
+    RecurrentController,
+)
 from policies.common.depth_repair import DepthRepair
 from policies.common.geometry import Geometry
 from policies.common.heads import Decision
@@ -87,11 +92,21 @@ class SeeingPolicy(Rebuilt):
         """The configured controller that takes no images."""
         sizes = self.inputs.controller, self.head.size, self.config.hidden, generator
         name = self.config.acts_by
-        if name not in CONTROLLERS:
+        made: ConvController | DenseController | RecurrentController
+        if name == "conv":
+            grids = [] if self.tokens is None else self.tokens.grids
+            if len(grids) != 1:
+                raise ValueError(
+                    "controller conv needs images of one size in one part of the observation, got "
+                    f"{len(grids)} parts; mlp takes any"
+                )
+            grid = grids[0]
+            images = grid.count * grid.channels, grid.height, grid.width
+            made = ConvController(*images, *sizes)
+        elif name not in CONTROLLERS:
             return custom_controller(name, *sizes)
-        made: DenseController | RecurrentController = (
-            RecurrentController(name, *sizes) if name in GATES else DenseController(*sizes)
-        )
+        else:
+            made = RecurrentController(name, *sizes) if name in GATES else DenseController(*sizes)
         with torch.no_grad():
             made.output.weight.mul_(self.config.init_output)
         return made

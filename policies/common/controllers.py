@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
+_KERNEL = 5
 GATES = {"lstm": 4, "gru": 3}
 """Number of gates of each kind that are computed from the input and the state."""
 
@@ -57,6 +58,55 @@ class DenseController(nn.Module):
         for layer in hidden:
             x = torch.tanh(layer(x))
         found: Tensor = last(x)
+        return found
+
+
+class ConvController(nn.Module):
+    """Two convolutions along the columns of images, of whose rows and columns the means are given,
+    then dense layers that also receive the other inputs.
+
+    Args:
+        images: number of images times their channels.
+        rows: rows of an image.
+        columns: columns of an image.
+        inputs: number of inputs: means of rows, means of columns, and the normalised vector.
+        outputs: number of outputs, which the action head reads.
+        hidden: channels of the convolutions, then widths of the hidden layers.
+        generator: source of the initial parameters.
+    """
+
+    def __init__(
+        self, images: int, rows: int, columns: int, inputs: int, outputs: int,
+        hidden: tuple[int, ...], generator: torch.Generator,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self._images, channels = images, hidden[0]
+        self._sizes = images * rows, images * columns, inputs - images * (rows + columns)
+        self.convolutions = nn.ModuleList()
+        for before in (images, channels):
+            kernel = linear(before * _KERNEL, channels, generator)
+            layer = skip_init(
+                nn.Conv1d, before, channels, _KERNEL, padding=_KERNEL // 2,
+                device=torch.get_default_device(),
+            )  # fmt: skip
+            layer.weight = nn.Parameter(kernel.weight.view(channels, before, _KERNEL))
+            layer.bias = kernel.bias
+            self.convolutions.append(layer)
+        rest = inputs - images * columns + channels * columns
+        self.dense = DenseController(rest, outputs, hidden[1:], generator)
+
+    @property
+    def output(self) -> nn.Linear:
+        """The layer that the head reads."""
+        return self.dense.output
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, inputs) -> (batch, outputs)."""
+        rows, columns, vector = x.split(self._sizes, -1)
+        seen = columns.unflatten(-1, (self._images, -1))
+        for layer in self.convolutions:
+            seen = torch.relu(layer(seen))
+        found: Tensor = self.dense(torch.cat((rows, seen.flatten(1), vector), -1))
         return found
 
 

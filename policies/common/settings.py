@@ -69,7 +69,7 @@ EXACT = "softmax"
 """Name under which exact softmax attention is chosen in place of a feature map."""
 CONTROLLERS = ("auto", "vote", "mlp", "lstm", "gru")
 """Built-in values of `PolicyConfig.controller`."""
-SCALED = tuple(name for name in CONTROLLERS if name != "vote")
+SCALED = (*(name for name in CONTROLLERS if name != "vote"), "conv")
 """Controllers whose last layer `init_output` scales; auto is mlp then."""
 Projection = Literal[
     "fast_simplex", "hadamard", "halton", "iid", "orthogonal", "simplex", "simplex_plus"
@@ -219,7 +219,7 @@ class SeeingConfig:
     """Controller that turns attention output and vector into an action."""
     hidden: tuple[int, ...] = (32,)
     """Widths of the hidden layers; none: a linear map (mlp). The last is that of what is remembered
-    (lstm, gru)."""
+    (lstm, gru), the first the channels of the convolutions (conv)."""
     bins: Bins | tuple[Bins, ...] | None = None
     """Numbers of an action that are chosen among so many equally spaced values, by a softmax, of
     all numbers or of each; 0: regressed; null: regressed, or votes for the feet of a robot whose

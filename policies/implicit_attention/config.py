@@ -58,13 +58,19 @@ class PolicyConfig(SeeingConfig):
     votes."""
     controller: ComponentName = "auto"
     """Foothold votes over the depth profile of each leg's lane (vote), a small dense network (mlp),
-    a recurrent one (lstm, gru), or a custom one (module:Class, docs/guide/custom_policy.md);
+    convolutions along the columns of images and dense layers (conv), a recurrent one (lstm, gru),
+    or a custom one (module:Class, docs/guide/custom_policy.md);
     auto: vote where the robot's geometry says where feet and cameras are, else mlp."""
 
     @model_validator(mode="after")
     def _known(self) -> Self:
         check_feature_map(self.feature_map, self.hybrid_base, self.projection, self.qk_dim)
-        check_controller(self.controller, CONTROLLERS)
+        check_controller(self.controller, (*CONTROLLERS, "conv"))
+        if self.controller == "conv" and (self.image_means != "lines" or not self.hidden):
+            raise ValueError(
+                "controller conv needs image_means = lines and at least one width in hidden, got "
+                f"{self.image_means} and {list(self.hidden)}"
+            )
         if self.standardise and self.controller == "vote":
             raise ValueError(
                 "standardise must be false with the controller vote, which compares pixels; mlp "

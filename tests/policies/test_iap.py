@@ -245,9 +245,61 @@ def test_spaces_of_another_kind():
             {"name": ["a"]},
             r"^policy name must be one of implicit_attention, .*, got \['a'\]; module:Class",
         ),
-        ({"qk_dims": 4}, r"^unknown key qk_dims; the keys known there are controller, [^\n]*$"),
+        ({"qk_dims": 4}, r"^unknown key qk_dims; the keys known there are bins, [^\n]*$"),
     ],
 )
 def test_wrong_settings(settings, sentence):
     with pytest.raises(ValueError, match=sentence):
         build(settings, OBSERVATIONS, ACTIONS)
+
+
+# --- means of images ---
+
+STONES = {
+    "depth": spaces.Box(0.0, 1.5, (2, 24, 32), np.float32),
+    "proprio": spaces.Box(-50.0, 50.0, (39,), np.float32),
+}
+
+
+@pytest.mark.parametrize("selection", ["all", "learned"])
+@pytest.mark.parametrize(
+    ("means", "controller", "inputs"),
+    [("lines", "mlp", 2 * (24 + 32)), ("patches", "mlp", 96), ("lines", "conv", 2 * (24 + 32))],
+)
+def test_controllers_on_means_of_images(selection, means, controller, inputs):
+    """Their inputs are the means of the masked image, and gradients reach attention and images."""
+    config = PolicyConfig(
+        selection=selection, image_means=means, controller=controller, hidden=(6, 5), keep=0.5,
+        layout={"depth": "NHW"},
+    )  # fmt: skip
+    space = spaces.Dict(STONES)
+    policy = build(config, space, spaces.Box(-1.0, 1.0, (3,), np.float32))
+    space.seed(0)
+    seen = {key: torch.from_numpy(part).unsqueeze(0) for key, part in space.sample().items()}
+    given = policy.given(seen)
+    assert given.shape == (1, inputs + 39)
+    image = (seen["depth"] - 0.75) / 0.75  # the middle and half of the space's bounds
+    if selection == "learned":
+        image = image * torch.from_numpy(policy.attention_mask(
+            {key: part[0].numpy() for key, part in seen.items()}
+        ))  # fmt: skip
+    wanted = torch.cat([image.mean(-1).flatten(1), image.mean(-2).flatten(1)], -1)
+    if means == "patches":
+        wanted = image.view(1, 2, 6, 4, 8, 4).mean((3, 5)).flatten(1)
+    assert given[:, :inputs].detach().numpy() == pytest.approx(wanted.numpy(), abs=1e-5)
+    assert np.isfinite(policy.act(space.sample())).all()
+    policy.decide(seen).action().square().sum().backward()
+    assert all(p.grad is not None for p in policy.controller.parameters())
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"image_means": "lines", "variant": "rank"}, "image_means must be none"),
+        ({"controller": "conv"}, "controller conv needs image_means = lines"),
+        ({"image_means": "lines", "controller": "conv", "hidden": ()}, "at least one width"),
+    ],
+)
+def test_means_that_do_not_fit_are_one_sentence(settings, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        PolicyConfig(**settings)
