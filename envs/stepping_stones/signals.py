@@ -53,8 +53,8 @@ def signals(config: SteppingStonesConfig, keys: dict[str, tuple[str, ...]]) -> t
     if config.turns:
         acts.append(("yaw rate of the body", 1, f"{config.yaw_rate_rad_s} rad/s", _LEVEL, "z"))
     if config.action_legs == "lifting":
-        what, _, *meaning = acts[0]
-        acts = [(what, 2, *meaning[:2], "front, hind leg that lifts off"), acts[2]]
+        pair = "front, hind leg that lifts off"
+        acts = [(acts[0][0], 2, f"{forward} m", _LEVEL, pair), acts[2]]
     return (*found, *_placed(ACTION, acts))
 
 
@@ -76,7 +76,8 @@ def leg_name(config: SteppingStonesConfig, leg: int) -> str:
 def reward_terms(config: SteppingStonesConfig) -> dict[str, tuple[int, ...]]:
     """The terms of the reward, and the numbers of the action that each of them judges."""
     if config.action_legs == "lifting":
-        legs, steering = {"front": (0,), "hind": (1,)}, (2,)
+        legs: dict[str, tuple[int, ...]] = {"front": (0,), "hind": (1,)}
+        steering: tuple[int, ...] = (2,)
     else:
         legs = {leg_name(config, leg): (leg, leg + 4) for leg in range(4)}
         steering = tuple(range(8, config.action_size))

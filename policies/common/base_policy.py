@@ -101,8 +101,8 @@ class SeeingPolicy(Rebuilt):
                     f"{len(grids)} parts; mlp takes any"
                 )
             grid = grids[0]
-            images = grid.count * grid.channels, grid.height, grid.width
-            made = ConvController(*images, *sizes)
+            images = grid.count * grid.channels
+            made = ConvController(images, grid.height, grid.width, *sizes)
         elif name not in CONTROLLERS:
             return custom_controller(name, *sizes)
         else:

@@ -239,8 +239,9 @@ class BinnedDecision:
         values = []
         for logits in self._logits:
             # 0 and not a side where all are equal, as with zero weights
-            count, sides = logits.shape[-1], (most_voted(logits, side) for side in (-1, 1))
-            values.append(sum(binned(side, count) for side in sides).to(logits) / 2)
+            count = logits.shape[-1]
+            low, high = (binned(most_voted(logits, side), count) for side in (-1, 1))
+            values.append(((low + high) / 2).to(logits))
         return self._head.decoded(self._head.joined(values, self._means))
 
     def loss(self, actions: Tensor, speed_weight: float = 1.0) -> Tensor:

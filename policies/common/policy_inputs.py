@@ -81,8 +81,8 @@ class PolicyInputs:
         if isinstance(config, PlaceMemoryConfig):
             return None  # its votes are of what is remembered
         others = config.standardise or config.last_action or config.init_output != 1
-        others = others or config.bins is not None or config.image_means != "none"
-        suits = isinstance(config, PolicyConfig) and not others
+        suits = isinstance(config, PolicyConfig) and config.image_means == "none" and not others
+        suits = suits and config.bins is None
         if config.controller != "vote" and not (config.controller == "auto" and suits):
             return None
         found = vote_plan(self.observations, self.images, geometry, action_space)

@@ -176,13 +176,13 @@ class Explorer(PolicyWorker):
 
     Args:
         temperature: divisor of the logits of choices.
+        others: of `PolicyWorker`.
         credit: the numbers of the action that each term of the reward credits; None: all of them
             are judged by the reward.
-        others: of `PolicyWorker`.
     """
 
     def __init__(
-        self, temperature: float, credit: Mapping[str, Sequence[int]] | None, *others: Any
+        self, temperature: float, *others: Any, credit: Mapping[str, Sequence[int]] | None = None
     ) -> None:
         super().__init__(*others)
         self._env: Any = _Ending(self._env)

@@ -168,7 +168,7 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
 
     def make_worker(self) -> Any:
         """A worker for episodes with and without exploration."""
-        return partial(Explorer, self.config.temperature, self._credit, *self.settings)
+        return partial(Explorer, self.config.temperature, *self.settings, credit=self._credit)
 
     def tasks(self, outcomes: Sequence[Rollout]) -> list[Task]:
         """Episodes without exploration and a wave of `episodes` with it, then further waves until
