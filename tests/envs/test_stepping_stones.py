@@ -113,7 +113,7 @@ def test_margin_reward_tells_stones_from_gaps():
         course = world._course
         for decision in range(60):
             action = expert(env) if decision < 20 else still(env)
-            foothold_m = course.nominal_x_m(world._state) + 0.12 * action[:4].astype(float)
+            foothold_m = course.nominal_m(world._state)[0] + 0.12 * action[:4].astype(float)
             start_m = info["distance_m"]
             _, reward, fell, _, info = env.step(action)
             if fell:
@@ -153,7 +153,7 @@ def test_success_follows_the_environments_own_clock():
                 *_, terminated, truncated, info = env.step(expert(env))
                 if terminated or truncated:
                     assert info["distance_m"] > 0.1
-                    return env.get_wrapper_attr("_decisions"), truncated, info["success"]
+                    return env.get_wrapper_attr("_walked"), truncated, info["success"]
 
     assert end(max_episode_steps=30) == (30, True, False)
     assert end(episode_s=1.5) == (30, True, True)

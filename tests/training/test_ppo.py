@@ -120,7 +120,7 @@ def test_an_episode_that_is_cut_off_is_worth_what_its_last_observation_promises(
     rollouts = [explorer.run(Task(seed, state, made.log_std.numpy())) for seed in (1, 2)]
     assert not rollouts[0].terminated
     ended = [rollouts[0], rollouts[1].__class__(**{**vars(rollouts[1]), "terminated": True})]
-    buffer = _buffer(made.model, ended, 2.0)
+    buffer = _buffer(made.model, ended, np.full(1, 2.0), np.full(1, 0.9))
     begin = 0
     for one in ended:
         n = len(one.rewards)
@@ -129,7 +129,7 @@ def test_an_episode_that_is_cut_off_is_worth_what_its_last_observation_promises(
         with torch.no_grad():
             values = made.model.policy.predict_values(seen).flatten().double().numpy()
         values[-1] *= not one.terminated
-        errors = one.rewards / 2.0 + 0.9 * values[1:] - values[:-1]
+        errors = one.rewards[:, 0] / 2.0 + 0.9 * values[1:] - values[:-1]
         advantages = discounted(errors, 0.9 * 0.8)
         np.testing.assert_allclose(buffer.advantages[begin : begin + n, 0], advantages, rtol=1e-4)
         begin += n
@@ -141,7 +141,7 @@ def test_probabilities_are_as_they_were_when_the_actions_were_drawn(job):
     explorer = Explorer(1.0, config.env_id, config.env, {"patch": [4, 4]})
     state = {name: tensor.numpy() for name, tensor in made.policy.state_dict().items()}
     rollout = explorer.run(Task(3, state, made.log_std.numpy()))
-    buffer = _buffer(made.model, [rollout], 1.0)
+    buffer = _buffer(made.model, [rollout], np.ones(1), np.full(1, 0.9))
     for batch in buffer.get(2):
         _, log_p, _ = made.model.policy.evaluate_actions(batch.observations, batch.actions)
         torch.testing.assert_close(log_p, batch.old_log_prob, rtol=1e-4, atol=1e-4)
@@ -168,10 +168,10 @@ def test_the_action_before_is_what_was_taken_not_what_the_policy_alone_would_hav
         expected, _ = log_probability(decision, made.log_std, samples)
         alone = {key: part[0] for key, part in seen.items()}
         without, _ = log_probability(made.policy.decide(alone), made.log_std, samples)
-    found = _buffer(made.model, [rollout], 1.0).log_probs[:, 0]
+    found = _buffer(made.model, [rollout], np.ones(1), np.full(1, 0.9)).log_probs[:, 0]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
     assert np.abs(found[1:] - without[1:].numpy()).max() > 0.1
-    (batch,) = _buffer(made.model, [rollout], 1.0).get(len(taken))
+    (batch,) = _buffer(made.model, [rollout], np.ones(1), np.full(1, 0.9)).get(len(taken))
     _, again, _ = made.model.policy.evaluate_actions(batch.observations, batch.actions)
     torch.testing.assert_close(again, batch.old_log_prob, rtol=1e-4, atol=1e-4)
 
