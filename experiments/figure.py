@@ -80,11 +80,13 @@ def command(
             print(line, flush=True)
         if arguments.table:
             return 0
-        facts = {"benchmark": name, "provenance": provenance({"seed": arguments.seed})}
+        made = provenance({"seed": arguments.seed})
+        facts = {"benchmark": name, "provenance": made}
         if arguments.record:
             RECORDS.mkdir(parents=True, exist_ok=True)
-            facts["results"] = _packed(results, frozenset(plotted))
-            write_json("--record", RECORDS / f"{arguments.record}.json", facts)
+            kept = {**made, "command": _without_out(made["command"])}
+            record = {**facts, "provenance": kept, "results": _packed(results, frozenset(plotted))}
+            write_json("--record", RECORDS / f"{arguments.record}.json", record)
         if arguments.out is not None:
             facts["results"] = results
             _save(arguments.out, name, facts, draw and draw(results))
@@ -168,6 +170,16 @@ def read_record(name: str) -> Any:
         return _unpacked(json.loads((RECORDS / f"{name}.json").read_bytes())["results"])
     except (OSError, ValueError, KeyError) as error:
         raise UserError(f"--table needs the record docs/records/{name}.json: {error}") from None
+
+
+def _without_out(command: Sequence[str]) -> list[str]:
+    """The words of a command but `--out` and its directory, which is a place of one machine."""
+    pairs = zip(("", *command), command, strict=False)
+    return [
+        word
+        for before, word in pairs
+        if "--out" not in (before, word) and not word.startswith("--out=")
+    ]
 
 
 def _packed(value: Any, dropped: frozenset[str]) -> Any:

@@ -124,6 +124,7 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
             {**self._sight.spaces, "proprio": proprio}
         )
         self.action_space = spaces.Box(-1.0, 1.0, (self.config.action_size,), np.float32)
+        self._terms = reward_terms(self.config)
         self._intervals = round(self.config.decision_s / DECISION_S)
         self.metadata = {**self.metadata, "render_fps": round(1 / self.config.decision_s)}
         self._course: Course | None = None
@@ -180,7 +181,7 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         chosen = read_action(action, self.config.action_size).clip(-1.0, 1.0)
         self._previous_action = chosen
         wide = self._for_all_legs(chosen)
-        terms = dict.fromkeys(self.reward_terms, 0.0)
+        terms = dict.fromkeys(self._terms, 0.0)
         full_m, reward = self.config.reward_speed_m_s * DECISION_S, 0.0
         aside_m = abs(self._course.aside_m(self._state.position_m))
         for _ in range(self._intervals):
@@ -252,7 +253,7 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
     @property
     def reward_terms(self) -> dict[str, tuple[int, ...]]:
         """The terms of the reward, and the numbers of the action that each of them judges."""
-        return reward_terms(self.config)
+        return self._terms
 
     @property
     def mirror(self) -> Mirror | None:

@@ -1,5 +1,6 @@
 """Every figure that a page of docs/results prints is the one of its committed record."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, product
@@ -10,7 +11,7 @@ import pytest
 
 from experiments.chefs_random_tables.oprf_gain import SHOWN
 from experiments.chefs_random_tables.variance import CLAIMS
-from experiments.figure import read_record
+from experiments.figure import _without_out, read_record
 from experiments.hybrid_random_features.clustered import MAPS
 from experiments.simplex_random_features.bandwidths import best
 from experiments.simplex_random_features.classification_published import SIGMA
@@ -239,3 +240,14 @@ def test_accuracies_are_within_three_standard_errors_of_the_published_ones(name:
     assert len(sets) == 5 or name == "classification_10000"
     rows = [r for s in sets.values() for t in ("table_2", "table_3") for r in s[t].values()]
     assert [row["within"] for row in rows] == [True] * (7 * len(sets))
+
+
+def test_commands_of_records_name_no_place_of_one_machine():
+    for path in RECORDS.glob("*.json"):
+        command = json.loads(path.read_bytes())["provenance"]["command"]
+        assert not [word for word in command if "/" in word], path
+
+
+def test_the_command_of_a_record_leaves_out_where_else_results_went():
+    command = ["python", "-m", "figure", "--out", "folder", "--seed", "1", "--out=other", "--quick"]
+    assert _without_out(command) == ["python", "-m", "figure", "--seed", "1", "--quick"]

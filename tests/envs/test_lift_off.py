@@ -7,6 +7,7 @@ from gymnasium.utils.env_checker import check_env
 
 import envs
 from envs.stepping_stones.env import SteppingStonesEnv
+from training.algorithms.mirroring import reflected
 
 LIFT_OFF = {"decide": "lift_off", "action_legs": "lifting"}
 REWARDS = {"margin_reward": 1.0, "centre_reward": 0.7, "effort_cost": 0.3}
@@ -66,13 +67,6 @@ def test_a_decision_is_held_to_the_next_lift_off(make):
         ours, theirs = seen["proprio"][:36], rewards[-1][0]["proprio"][:36]
         assert np.array_equal(ours, theirs)
     assert held.expert_action().shape == (3,)
-
-
-def reflected(values, one):
-    """Values with left and right exchanged."""
-    shape = [1] * values.ndim
-    shape[one.axis] = len(one.order)
-    return values.take(one.order, one.axis) * np.reshape(one.sign or np.ones(len(one.order)), shape)
 
 
 @pytest.mark.parametrize("settings", [LIFT_OFF, {}])

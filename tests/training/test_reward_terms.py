@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from tests.helpers import metrics, refused, same_results, train
 from training.algorithms.exploration import Rollout
@@ -11,7 +12,7 @@ from training.algorithms.ppo_config import PPOConfig
 pytest.importorskip("stable_baselines3")
 
 from training import ppo
-from training.algorithms.mirroring import Mirroring, reflected
+from training.algorithms.mirroring import reflected
 from training.algorithms.ppo import ProximalPolicyOptimisation
 
 CART = "tests.training.two_terms:Cart-v0"
@@ -91,8 +92,6 @@ def test_a_mirrored_choice_of_a_negated_number_is_the_opposite_bin():
     ],
 )  # fmt: skip
 def test_wrong_settings_are_one_sentence(tmp_path, capsys, changes, sentence):
-    import yaml
-
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(JOB | changes))
     refused(capsys, ppo, ["--config", path, "--out", tmp_path / "run"], sentence)
@@ -104,5 +103,4 @@ def test_a_reflection_is_along_its_axis():
 
     images = np.arange(24.0).reshape(2, 3, 4)
     assert np.array_equal(reflected(images, Flip), images[:, ::-1])
-    assert Mirroring  # the class that trainers use
     assert torch.equal(torch.tensor(reflected(images, Flip)[0, 0]), torch.tensor(images[0, 2]))

@@ -14,13 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+import envs
 from policies.common.heads import Decision
 from policies.common.observation import copied
 from training.algorithms.workers import EpisodeTask, PolicyWorker
+from training.collect.checked import TERMS, EnvironmentFault
 from training.collect.episode import Episode
 
-TERMS = "reward_terms"
-"""Key of `info` with the terms of a reward, and attribute of the environment that declares them."""
 _LOG_TWO_PI = float(np.log(2 * np.pi))
 
 
@@ -162,9 +162,9 @@ class _Ending(gymnasium.Wrapper[Any, Any, Any, Any]):
         found = np.zeros((len(self.terms), len(numbers)))
         for name, own in credit.items():
             if any(name not in terms for terms in self.terms):
-                raise FloatingPointError(
-                    f"info[{TERMS!r}] of {self.env} must hold {name}, which reward_terms declares, "
-                    f"at every step, got {', '.join(self.terms[-1]) or 'none'}"
+                raise EnvironmentFault(
+                    f"info[{TERMS!r}] of {envs.name_of(self.env)} must hold {name}, which "
+                    f"{TERMS} declares, at every step, got {', '.join(self.terms[-1]) or 'none'}"
                 )
             values = np.array([float(terms[name]) for terms in self.terms])
             found += values[:, None] * [number in own for number in numbers]

@@ -28,7 +28,6 @@ from policies.common.base_policy import SeeingPolicy
 from policies.common.observation import parts_of
 from policies.common.recurrent_state import RecurrentState
 from training.algorithms.exploration import (
-    TERMS,
     Explorer,
     Rollout,
     Task,
@@ -38,6 +37,7 @@ from training.algorithms.exploration import (
 from training.algorithms.feature_maps import OBSERVATIONS, evenly, is_due, sound
 from training.algorithms.mirroring import Mirroring
 from training.algorithms.ppo_config import PPOConfig, critic_settings
+from training.collect.checked import TERMS
 from training.collect.outcomes import episode_columns, episode_values
 from training.command.errors import NotFiniteError
 from training.io import checkpoint
@@ -91,7 +91,7 @@ class PPOProgress(Progress):
         rewards, (numbers,).
         """
         count, moments = self.returns[0], np.array(self.returns[1:])
-        if len(moments) != 2 * len(gammas):  # nothing so far
+        if not count:
             moments = np.zeros(2 * len(gammas))
         total = RunningStatistics(count, *np.split(moments, 2))
         for rollout in rollouts:
@@ -120,7 +120,7 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
                 f"steps, got {getattr(config.policy, 'controller', None)}; training.es takes it"
             )
         judged = actor.head.judged
-        self._credit = _credit(config, env, len(judged))
+        self._credit = _credit(config, env)
         value = spaces.Box(-np.inf, np.inf, (len(self._gammas),), np.float32)
         with checkpoint.fitting(f"cannot build the critic for {config.env_id}"):
             self.critic: SeeingPolicy = policies.build(
@@ -262,7 +262,7 @@ class ActorCritic(ActorCriticPolicy):
 
     Args:
         actor: the policy that is trained.
-        critic: a policy whose single output is the value.
+        critic: a policy whose outputs are the values, one, or one of each judged number.
         shapes: shapes of an observation's parts, by name.
         exploration: initial standard deviations of the noise on continuous numbers, (k,).
         temperature: divisor of the logits of choices.
@@ -371,7 +371,7 @@ def discounted(rewards: NDArray[np.float64], gamma: Any) -> NDArray[np.float64]:
     return found
 
 
-def _credit(config: PPOConfig, env: gymnasium.Env, numbers: int) -> Any:
+def _credit(config: PPOConfig, env: gymnasium.Env) -> Any:
     """The numbers of the action that each term of the reward credits; None: all of them.
 
     Raises:

@@ -120,8 +120,8 @@ def critic_settings(
 ) -> policies.PolicyConfig | policies.PlaceMemoryConfig | policies.PooledPolicyConfig:
     """The critic's settings. UserError names the `source` when something is wrong with them."""
     plain = configuration.dump(config.policy)
-    changed = {**plain, "standardise": False, "last_action": False, "hidden": [64, 64]}
-    changed |= {"bins": None}
+    changed = {**plain, "standardise": False, "last_action": False, "bins": None}
+    changed["hidden"] = [64, 64]
     settings: Any = configuration.validate(
         type(config.policy),
         {**changed, **config.critic, "controller": "mlp"},

@@ -25,7 +25,8 @@ from training.command.errors import UserError, shown
 _LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 _OBSERVATION = "the observation"
 _SUCCESS = (SUCCESS, "is_success")
-_TERMS = "reward_terms"
+TERMS = "reward_terms"
+"""Key of `info` with the terms of a reward, and attribute of the environment that declares them."""
 """Keys of `info` that may say whether an episode succeeded; the first has precedence."""
 
 
@@ -273,8 +274,8 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
                         )
                     info = {**info, SUCCESS: found}
                 break
-        if _TERMS in info and not _are_numbers(info[_TERMS]):
-            self._refuse(f"info[{_TERMS!r}] must hold finite numbers by name, got {info[_TERMS]!r}")
+        if TERMS in info and not _are_numbers(info[TERMS]):
+            self._refuse(f"info[{TERMS!r}] must hold finite numbers by name, got {info[TERMS]!r}")
         return info
 
 
