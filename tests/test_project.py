@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 import yaml
 
+import foveate
 from policies.pretrained.not_shipped import NOT_SHIPPED
 from training.io import checkpoint
 
@@ -81,6 +82,7 @@ def test_the_installed_version_is_that_of_the_sources():
 
 def test_what_is_cited_is_this_project():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert foveate.__version__ == PROJECT["project"]["version"]
     for key in ("version", "license", "authors", "keywords"):
         assert cited[key] == PROJECT["project"][key], key
     assert cited["abstract"] == PROJECT["project"]["description"]

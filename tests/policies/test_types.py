@@ -6,7 +6,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+import attention
+import foveate
 import policies
+from foveate.attention import RandomFeatureAttention
 
 
 class DotEnv(gymnasium.Env[Any, Any]):
@@ -29,3 +32,8 @@ def test_the_class_of_a_policy_follows_from_that_of_its_configuration() -> None:
 
 def test_settings_in_a_mapping_may_build_any_policy() -> None:
     assert_type(policies.build_for({"name": "implicit_attention"}, DotEnv()), Any)
+
+
+def test_the_names_under_foveate_have_the_same_types() -> None:
+    assert_type(foveate.policies.PolicyConfig(), policies.PolicyConfig)
+    assert_type(RandomFeatureAttention(8, 2), attention.RandomFeatureAttention)

@@ -86,7 +86,7 @@ def command_name() -> str | None:
     if "--multiprocessing-fork" in words:  # a worker process has its parent's sys.argv
         return None
     if sys.argv[:1] == ["-m"] and "-m" in words[:-1]:  # while its parent packages are loaded
-        return words[words.index("-m") + 1]
+        return words[words.index("-m") + 1].removeprefix("foveate.")
     name = sys.argv[0].rpartition("/")[2] if sys.argv else ""
     if not name.startswith("foveate-"):
         return None

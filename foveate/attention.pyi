@@ -1,0 +1,1 @@
+from attention import *  # noqa: F403

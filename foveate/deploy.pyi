@@ -1,0 +1,1 @@
+from deploy import *  # noqa: F403

@@ -1,0 +1,1 @@
+from envs import *  # noqa: F403

@@ -1,0 +1,1 @@
+from policies import *  # noqa: F403

@@ -1,0 +1,1 @@
+from training import *  # noqa: F403
