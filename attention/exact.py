@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from attention.options import check_count
+from attention.packed import attend_packed, no_mask_with_segments
 from attention.precision import working_dtype
 from attention.scores import softmax_token_scores
 from attention.token_checks import check_tokens
@@ -36,15 +37,19 @@ class ExactSoftmax(nn.Module):
         *,
         causal: bool = False,
         key_mask: Tensor | None = None,
+        segment_ids: Tensor | None = None,
     ) -> Tensor:
         """Return softmax(x y^T) values, without the scaling d**-0.5 of Transformers.
 
         x (..., L, d), y (..., S, d), values (..., S, dv) -> (..., L, dv) in the values' dtype.
         `causal`: query i sees keys 0..i, and L = S. key_mask (..., S) is True where a key takes
-        part. A query that sees no key gets zeros. Mixed dtypes of float16, bfloat16 and float32 are
-        computed in float32.
+        part; segment_ids as in `FeatureMap.attend`. A query that sees no key gets zeros. Mixed
+        dtypes of float16, bfloat16 and float32 are computed in float32.
         """
         self._check_input(x, y)
+        if segment_ids is not None:
+            no_mask_with_segments(key_mask)
+            return attend_packed(self.attend, x, y, values, segment_ids, causal=causal)
         check_tokens(x, y, values, causal, key_mask)
         dtype = values.dtype
         if not x.dtype == y.dtype == dtype:

@@ -12,6 +12,7 @@ from attention.custom_maps import as_given
 from attention.decoding import DecodingState, decode, initial_decoding_state, prefill
 from attention.exact import ExactSoftmax
 from attention.features.base import FeatureMap
+from attention.grouped import joined_heads
 from attention.head_projections import HeadProjections
 from attention.masks import is_causal_mask, visible_keys, visible_tokens
 from attention.matrix import attention_matrix
@@ -58,10 +59,14 @@ class RandomFeatureAttention(HeadProjections):
             parameters, in O(L^2) time, for comparisons. For the last two `num_features`,
             `projection` and `seed` are ignored.
         num_features: m, the number of random vectors per head.
+        num_kv_heads: number of heads of keys and values, which divides num_heads (default): query
+            heads 0 to num_heads / num_kv_heads - 1 share the first of them, as with `enable_gqa` in
+            PyTorch, and its random vectors. Keys and values then have projections of their own,
+            `k_proj_weight` (num_kv_heads * head_dim, kdim) and `v_proj_weight`.
         qk_length: Euclidean length to which the queries and keys of every head are scaled, instead
             of by the factor head_dim**-0.25; Hybrid Random Features, appendix K, uses 1 on robots.
         projection, seed, map_options: options of the feature map, see `attention.feature_map`.
-            `heads` is not among them: it is num_heads.
+            `heads` is not among them: it is num_kv_heads.
         device, dtype: of the parameters and random vectors; random vectors are at least float32.
 
     Raises:
@@ -87,6 +92,7 @@ class RandomFeatureAttention(HeadProjections):
         vdim: int | None = None,
         batch_first: bool = False,
         qk_length: float | None = None,
+        num_kv_heads: int | None = None,
         projection: str | Tensor = "orthogonal",
         seed: int = 0,
         device: torch.device | str | None = None,
@@ -120,6 +126,7 @@ class RandomFeatureAttention(HeadProjections):
             vdim=vdim,
             batch_first=batch_first,
             qk_length=qk_length,
+            num_kv_heads=num_kv_heads,
             device=device,
             dtype=dtype,
         )
@@ -132,7 +139,7 @@ class RandomFeatureAttention(HeadProjections):
         elif isinstance(feature_map, FeatureMap | ExactSoftmax):
             cast = None if dtype is None else own_dtype
             self.feature_map = as_given(
-                feature_map, self.head_dim, num_heads, map_options, device, cast
+                feature_map, self.head_dim, self.num_kv_heads, map_options, device, cast
             )
         else:
             self.feature_map = build_feature_map(
@@ -141,7 +148,7 @@ class RandomFeatureAttention(HeadProjections):
                 num_features,
                 projection=projection,
                 seed=seed,
-                heads=num_heads,
+                heads=self.num_kv_heads,
                 dtype=own_dtype,
                 device=device,
                 **map_options,
@@ -193,9 +200,14 @@ class RandomFeatureAttention(HeadProjections):
     def to_multihead(self) -> nn.MultiheadAttention:
         """Return an `nn.MultiheadAttention` with copies of the weights: exact softmax attention.
 
-        Training flags and requires_grad are kept. Raises ValueError for a module with `qk_length`,
-        which `nn.MultiheadAttention` does not have.
+        Training flags and requires_grad are kept. Raises ValueError for a module with `qk_length`
+        or `num_kv_heads`, which `nn.MultiheadAttention` does not have.
         """
+        if self.num_kv_heads != self.num_heads:
+            raise ValueError(
+                f"num_kv_heads must be num_heads, {self.num_heads}, for nn.MultiheadAttention, got "
+                f"{self.num_kv_heads}"
+            )
         if self.qk_length is not None:
             raise ValueError(
                 f"qk_length must be None for nn.MultiheadAttention, got {self.qk_length}"
@@ -221,6 +233,7 @@ class RandomFeatureAttention(HeadProjections):
         attn_mask: Tensor | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
+        segment_ids: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Compute attention: (batch, L, embed_dim), (batch, S, kdim), (batch, S, vdim) -> (batch,
         L, embed_dim).
@@ -242,6 +255,9 @@ class RandomFeatureAttention(HeadProjections):
                 S), or (batch * heads, L, S). Its values are read, so omitting it is faster; where
                 they cannot be read, compiled or under `torch.vmap`, it requires is_causal=True.
             is_causal: query i sees keys 0..i. The mask may be omitted.
+            segment_ids: integers (batch, L) or (L,), for rows of packed sequences: tokens see only
+                those with the same number; 0 is padding. Needs L = S, and neither padding mask nor
+                weights.
 
         Raises:
             ValueError: if inputs or masks do not fit, or there are queries but no keys.
@@ -250,11 +266,14 @@ class RandomFeatureAttention(HeadProjections):
         q, k, v = self.project(query, key, value)
         sequences = k.shape[0] * self.num_heads
         causal = is_causal_mask(attn_mask, q.shape[-2], k.shape[-2], is_causal, sequences)
-        visible = visible_keys(key_padding_mask, k.shape[0], k.shape[-2])
+        visible = self._visible(visible_keys(key_padding_mask, k.shape[0], k.shape[-2]))
         if self.training and self.dropout > 0:
             v = v * functional.dropout(v.new_ones(*v.shape[:-1], 1), self.dropout)
+        packed = {} if segment_ids is None else {"segment_ids": segment_ids}
+        if packed and need_weights:
+            raise ValueError("need_weights must be False with segment_ids, got True")
         with component(SCORE):
-            attended = self.feature_map.attend(q, k, v, causal=causal, key_mask=visible)
+            attended = self.feature_map.attend(q, k, v, causal=causal, key_mask=visible, **packed)
         output = self._joined(attended, batched)
         weights = self._matrix(q, k, causal, visible) if need_weights else None
         if weights is not None and average_attn_weights:
@@ -266,7 +285,7 @@ class RandomFeatureAttention(HeadProjections):
         weight = self._input_weight()
         return initial_decoding_state(
             self._random_features(),
-            (batch, self.num_heads),
+            self._key_heads(batch),
             self.head_dim,
             dtype=working_dtype(weight.dtype),
             device=weight.device,
@@ -289,7 +308,7 @@ class RandomFeatureAttention(HeadProjections):
         """
         batched = self._check_inputs(query, key, value)
         q, k, v = self.project(query, key, value)
-        visible = visible_keys(key_padding_mask, k.shape[0], k.shape[-2])
+        visible = self._visible(visible_keys(key_padding_mask, k.shape[0], k.shape[-2]))
         attended, state = prefill(self._random_features(), q, k, v, state, visible)
         return self._joined(attended, batched), state
 
@@ -316,14 +335,13 @@ class RandomFeatureAttention(HeadProjections):
         self._check_inputs(query, key, value)
         weights, biases = self._in_projections()
         q, k, v = (
-            functional.linear(tokens, weight, bias).unflatten(-1, (self.num_heads, 1, -1))
+            functional.linear(tokens, weight, bias).unflatten(-1, (-1, 1, self.head_dim))
             for tokens, weight, bias in zip((query, key, value), weights, biases, strict=True)
         )
-        visible = visible_tokens(key_padding_mask, q.shape[0])
-        attended, state = decode(
-            self._random_features(), self._scaled(q), self._scaled(k), v, state, visible
-        )
-        return self.out_proj(attended.flatten(-3)), state
+        visible = self._visible(visible_tokens(key_padding_mask, q.shape[0]))
+        heads = self._grouped(self._scaled(q), self._scaled(k), v)
+        attended, state = decode(self._random_features(), *heads, state, visible)
+        return self.out_proj(joined_heads(attended).flatten(-3)), state
 
     @torch.no_grad()
     def fit(self, query: Tensor, key: Tensor) -> Self:
@@ -335,6 +353,8 @@ class RandomFeatureAttention(HeadProjections):
         weights, biases = self._in_projections()
         q = self._split(functional.linear(query, weights[0], biases[0]), batched)
         k = self._split(functional.linear(key, weights[1], biases[1]), batched)
+        # All queries of a group belong to the same head of the map.
+        q = q.unflatten(1, (self.num_kv_heads, -1)).flatten(2, 3)
         self.feature_map.fit(self._scaled(q), self._scaled(k))
         return self
 
@@ -349,8 +369,21 @@ class RandomFeatureAttention(HeadProjections):
         """Return the attention matrix (batch, heads, L, S)."""
         if isinstance(self.feature_map, ExactSoftmax):  # mixing unit vectors gives it
             units = torch.eye(k.shape[-2], dtype=k.dtype, device=k.device).expand(*k.shape[:-1], -1)
-            return self.feature_map.attend(q, k, units, causal=causal, key_mask=visible)
-        return attention_matrix(self.feature_map, q, k, causal=causal, key_mask=visible)
+            matrix = self.feature_map.attend(q, k, units, causal=causal, key_mask=visible)
+        else:
+            matrix = attention_matrix(self.feature_map, q, k, causal=causal, key_mask=visible)
+        return joined_heads(matrix)
+
+    def _key_heads(self, batch: int) -> tuple[int, ...]:
+        """Leading dimensions of keys."""
+        grouped = self.num_kv_heads != self.num_heads
+        return (batch, 1, self.num_kv_heads) if grouped else (batch, self.num_heads)
+
+    def _visible(self, visible: Tensor | None) -> Tensor | None:
+        """A mask (batch, 1, S), or (S,), for keys of these dimensions."""
+        if visible is None or visible.ndim == 1 or self.num_kv_heads == self.num_heads:
+            return visible
+        return visible.unsqueeze(1)
 
     def _random_features(self) -> FeatureMap:
         if isinstance(self.feature_map, ExactSoftmax):

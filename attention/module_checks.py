@@ -91,6 +91,15 @@ def check_sizes(embed_dim: int, num_heads: int, dropout: float) -> None:
         raise ValueError(f"dropout must be in [0, 1), got {dropout!r}")
 
 
+def check_kv_heads(num_heads: int, num_kv_heads: int | None) -> int:
+    """Return the number of key and value heads. Raises ValueError unless it divides num_heads."""
+    if num_kv_heads is None:
+        return num_heads
+    if num_heads % check_count("num_kv_heads", num_kv_heads):
+        raise ValueError(f"num_kv_heads must divide num_heads={num_heads}, got {num_kv_heads}")
+    return num_kv_heads
+
+
 def check_length(qk_length: float | None) -> float | None:
     """Return the length; raise ValueError unless it is positive and finite, or None."""
     if qk_length is not None and not (is_real(qk_length) and 0 < qk_length < math.inf):

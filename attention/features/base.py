@@ -10,6 +10,7 @@ from attention.construction import Rebuilt
 from attention.joining import joined
 from attention.kernels import check_kernel
 from attention.options import check_count
+from attention.packed import attend_packed, no_mask_with_segments
 from attention.precision import Float32Buffers, full_precision, working_dtype
 from attention.scores import block_rows
 from attention.streaming import Prepared, attend, bidirectional
@@ -207,20 +208,26 @@ class FeatureMap(Float32Buffers, Rebuilt):
         *,
         causal: bool = False,
         key_mask: Tensor | None = None,
+        segment_ids: Tensor | None = None,
     ) -> Tensor:
         """Compute attention with this kernel estimate, in O(L F dv) time and O(L) memory.
 
         x (..., L, d), y (..., S, d), values (..., S, dv) -> (..., L, dv) in the values' dtype.
         `causal`: query i sees keys 0..i, and L = S. key_mask (..., S) is True where a key takes
-        part. The features are stabilised by a factor per query and a factor for all keys (causal:
-        for all keys up to the query), which cancel exactly. Signed maps' denominators follow the
-        policy in `attention.denominators`.
+        part. segment_ids, integers (batch, L) or (L,), are for packed rows, instead of a mask:
+        tokens see those with the same number; 0 is padding, whose output is zero. The features are
+        stabilised by a factor per query and a factor for all keys (causal: for all keys up to the
+        query), which cancel exactly. Signed maps' denominators follow the policy in
+        `attention.denominators`.
 
         A query that sees no key gets an output of zeros and zero gradients.
 
         Raises:
             ValueError: if shapes, dtypes or devices do not fit.
         """
+        if segment_ids is not None:
+            no_mask_with_segments(key_mask)
+            return attend_packed(self.attend, x, y, values, segment_ids, causal=causal)
         return attend(self, x, y, values, causal=causal, key_mask=key_mask)
 
     def bidirectional(self, tokens: Prepared) -> Tensor:
