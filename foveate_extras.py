@@ -24,7 +24,7 @@ EXTRAS = {
     "box2d": ("Box2D", "pygame"),
     "export": ("onnx", "onnxruntime", "onnxscript"),
     "robot": ("numpy", "onnxruntime"),
-    "lerobot": ("pyarrow",),
+    "lerobot": ("pyarrow", "av"),
     "optuna": ("optuna",),
     "trackio": ("trackio",),
     "wandb": ("wandb",),
@@ -35,6 +35,7 @@ first of them."""
 NAMES = {
     "cv2": "OpenCV",
     "alembic": "Alembic",
+    "av": "PyAV",
     "daqp": "DAQP",
     "numba": "Numba",
     "gymnasium": "Gymnasium",

@@ -56,7 +56,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run it. Raises UserError."""
     arguments = _parser().parse_args(argv)
     torch.set_num_threads(1)
-    foveate_extras.require("training.lerobot", "lerobot")
+    foveate_extras.require("training.lerobot", "lerobot", "pyarrow")
     if len(arguments.policy) + (arguments.source is not None) != 1:
         raise UserError(f"give one DEMOS_OR_RUN, or one --policy {'|'.join(SCRIPTED)}")
     source = Path(arguments.source or "")

@@ -1,9 +1,10 @@
 """The configuration of behaviour cloning: `BCConfig`."""
 
+from dataclasses import field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from training.algorithms.trainer import STRICT, JobConfig, Trainer
@@ -13,24 +14,34 @@ from training.io.overrides import assignment
 
 @dataclass(frozen=True, config=STRICT)
 class BCConfig(JobConfig):
-    """A training run by behaviour cloning with dataset aggregation (DAgger)."""
+    """A training run by behaviour cloning: of demonstrations, or of an expert (DAgger)."""
 
     trainer: Literal["bc"] = "bc"
     """Which trainer the file is for."""
+    demonstrations: str | None = None
+    """What to clone: a LeRobotDataset (v2.1, v3.0), a file of robomimic's, a folder of npz files,
+    or what `training.demos` recorded; null: the environment's expert, which also labels rollouts.
+    """
+    demonstrations_keys: dict[str, str] = field(default_factory=dict)
+    """Part of the observation, or `action`, by name in these files, as in {observation.images.top:
+    camera, observation.state: proprio}; parts without one are matched by name."""
+    demonstrations_rate_hz: float | None = Field(default=None, gt=0, le=1e6)
+    """Steps a second of the demonstrations, in place of what their files say."""
     iterations: int = Field(default=3, ge=1, le=10**9)
     """Rounds: train on everything collected, then collect rollouts of the policy."""
     expert_episodes: int = Field(default=40, ge=2, le=10**5)
     """Episodes that the disturbed expert acts in before the first round."""
-    episodes: int = Field(default=30, ge=2, le=10**5)
-    """Episodes that the policy acts in after each round, labelled by the expert; the share of
-    them that succeed is `success`."""
+    episodes: int = Field(default=30, ge=0, le=10**5)
+    """Episodes that the policy acts in after each round, labelled by the expert unless there are
+    demonstrations; the share of them that succeed is `success`."""
     disturbance: float = Field(default=0.1, ge=0, le=1)
     """Standard deviation of the noise on the expert's actions, in units of the action; the labels
     have none."""
     disturbance_steps: float = Field(default=10.0, ge=1, le=1e6)
     """Decisions over which that noise is correlated."""
     held_out: float = Field(default=0.1, gt=0, le=0.5)
-    """Share of the episodes that only `val_loss` is computed on: rounded down, at least one."""
+    """Share of the episodes that only `val_loss` is computed on: rounded down, at least one;
+    demonstrations with a split keep theirs."""
     updates: int = Field(default=1500, ge=1, le=10**9)
     """Gradient steps a round; the learning rate falls from its peak to zero in each."""
     batch_size: int = Field(default=256, ge=1, le=2**14)
@@ -55,6 +66,20 @@ class BCConfig(JobConfig):
     speed_weight: float = Field(default=5.0, ge=0, le=1e6)
     """Weight of the lateral speed's squared error beside the footholds' cross-entropy."""
 
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.demonstrations is None:
+            if self.episodes < 2:
+                raise ValueError(
+                    f"episodes must be at least 2 without demonstrations, got {self.episodes}"
+                )
+            if self.demonstrations_keys or self.demonstrations_rate_hz is not None:
+                raise ValueError(
+                    "demonstrations_keys and demonstrations_rate_hz must be left out where "
+                    "demonstrations is null"
+                )
+        return self
+
 
 def _following(config: BCConfig, run: Path) -> list[tuple[str, str]]:
     from training.collect.environments import DEFAULT, same  # late, as --help does not need it
@@ -71,9 +96,11 @@ BC = Trainer(
     name="bc",
     config=BCConfig,
     algorithm="training.algorithms.dagger:DAgger",
-    summary="Train a policy by cloning a scripted expert.",
+    summary="Train a policy by cloning a scripted expert, or recorded demonstrations.",
     preset="stepping_stones_clone.yaml",
+    free_on_resume=("iterations", "workers", "demonstrations"),
     following=_following,
 )
-"""No result depends on what a resumed run may change."""
+"""No result depends on what a resumed run may change: `demonstrations` must be the same ones in
+another place."""
 load_config = BC.load

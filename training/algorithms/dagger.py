@@ -1,7 +1,8 @@
 """Behaviour cloning with dataset aggregation (DAgger, Ross et al. 2011, algorithm 3.1).
 
 The first demonstrations are the expert's, later ones are rollouts of the policy, labelled by the
-expert. `python -m training.bc` runs it for policies that act without sampling.
+expert. `python -m training.bc` runs it for policies that act without sampling. With the
+configuration's `demonstrations` it clones these alone, and rollouts of the policy are evaluations.
 
 The policy's head gives the loss (`policies.common.heads`, `policies.footholds.head`). Policies with
 memory are trained by truncated backpropagation through time (Williams and Peng 1990): whole
@@ -30,11 +31,14 @@ from training.algorithms.labelled_rollouts import (
     Demonstrations,
     LabelledRollout,
     LabellingWorker,
+    Played,
+    PlayingWorker,
     Task,
     layout_of,
 )  # fmt: skip
 from training.collect.outcomes import mean_columns, mean_success, mean_values
 from training.command.errors import NotFiniteError, command_line
+from training.demonstrations.dataset import Dataset, open_source
 from training.io import checkpoint
 from training.io.config import UserError
 from training.io.state_files import Count
@@ -77,9 +81,10 @@ class DAgger(Algorithm[BCConfig]):
     def prepare(self) -> None:
         """Set up the optimiser; raises UserError without an expert or a policy that can clone."""
         config = self.config
-        if not self.env.has_wrapper_attr("expert_action"):
+        if config.demonstrations is None and not self.env.has_wrapper_attr("expert_action"):
             raise UserError(
-                f"env_id = {config.env_id!r} has no expert_action() that could be cloned"
+                f"env_id = {config.env_id!r} has no expert_action() that could be cloned; "
+                "demonstrations=PATH clones recorded ones"
             )
         if not callable(getattr(self.policy, "loss", None)):
             raise UserError(
@@ -87,9 +92,19 @@ class DAgger(Algorithm[BCConfig]):
                 "generator), which training.bc needs; training.es does without"
             )
         self._layout = layout_of(self.env, self.policy.remembers)
+        self._dataset = None if config.demonstrations is None else self._opened(config)
         self.optimiser = self.saved_optimiser = torch.optim.AdamW(
             self.policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
         )
+
+    def _opened(self, config: BCConfig) -> Dataset:
+        """The demonstrations of the configuration, compared with the environment."""
+        dataset = Dataset(
+            open_source(str(config.demonstrations)), self.env, config.env_id, config.env,
+            config.demonstrations_keys, config.demonstrations_rate_hz, config.held_out,
+        )  # fmt: skip
+        print(dataset.describe(), flush=True)
+        return dataset
 
     def describe(self) -> str:
         kind = getattr(self.config.policy, "controller", None)
@@ -97,7 +112,13 @@ class DAgger(Algorithm[BCConfig]):
         return f"{super().describe()}, {what}"
 
     def make_worker(self) -> Any:
-        return partial(LabellingWorker, *self.settings)
+        worker = LabellingWorker if self._dataset is None else PlayingWorker
+        return partial(worker, *self.settings)
+
+    @property
+    def opens_pool(self) -> bool:  # type: ignore[override]
+        """Whether episodes are run at all."""
+        return self.config.episodes > 0
 
     def setup(self, run: Path) -> None:
         """Read the demonstrations collected by the run."""
@@ -105,7 +126,10 @@ class DAgger(Algorithm[BCConfig]):
         self._data = [] if self.start is None else self._collected()
 
     def first(self) -> None:
-        """The demonstrations of the expert with noise."""
+        """The demonstrations of the expert with noise, or the recorded ones."""
+        if self._dataset is not None:
+            self._data = self._collected()
+            return
         self._keep(self.collect(self.tasks([])))
         self._data = self._collected()
 
@@ -120,6 +144,15 @@ class DAgger(Algorithm[BCConfig]):
     def _collected(self) -> list[Demonstrations]:
         """All demonstrations so far; raises UserError if a file is not the one trained on."""
         run, known = self._run, self.progress.data_sha256
+        if self._dataset is not None:
+            recorded = Demonstrations.recorded(self._dataset, self._layout)
+            if known not in ([], [recorded.sha256()]):
+                raise UserError(
+                    f"{self._dataset.path} holds other demonstrations now than those that {run} "
+                    "was trained on, and a resumed run needs the same"
+                )
+            known[:] = [recorded.sha256()]
+            return [recorded.prepared(self.policy)]
         found: list[Demonstrations] = []
         for i in range(self.progress.iteration + 1):
             path, before = data_path(run, i), known[i : i + 1]
@@ -154,14 +187,19 @@ class DAgger(Algorithm[BCConfig]):
         val_loss, val_accuracy = validate(policy, held_out, config.speed_weight)
         self._learned = {
             "decisions": len(train_data),
-            "episodes": progress.episodes + config.episodes,
+            "episodes": self._episodes(),
             "loss": fitted["loss"],
             "val_loss": val_loss,
             "val_accuracy": val_accuracy,
             "grad_norm": fitted["grad_norm"],
         }
 
-    def tasks(self, outcomes: Sequence[LabelledRollout]) -> list[Task]:
+    def _episodes(self) -> int:
+        if self._dataset is not None:
+            return len(self._dataset.train) + len(self._dataset.valid)
+        return self.progress.episodes + self.config.episodes
+
+    def tasks(self, outcomes: Sequence[Played]) -> list[Task]:
         """Episodes of the policy or, before the first iteration, of the expert with noise."""
         config = self.config
         if outcomes:
@@ -172,18 +210,25 @@ class DAgger(Algorithm[BCConfig]):
         state = self.policy_arrays()
         return [Task(seed, learner=state) for seed in self.seeds(_ROLLOUTS, config.episodes)]
 
-    def update(self, outcomes: list[LabelledRollout]) -> dict[str, float]:
+    def update(self, outcomes: list[Any]) -> dict[str, float]:
         """Aggregate the labelled rollouts; returns the row."""
-        self._data.append(self._keep(outcomes).prepared(self.policy))
+        if self._dataset is None:
+            self._data.append(self._keep(outcomes).prepared(self.policy))
         episodes = [rollout.episode for rollout in outcomes]
+        columns = mean_columns(envs.find_task(self.config.env_id))
+        if not episodes:
+            return {**self._learned, **dict.fromkeys(("success", *columns), math.nan)}
         return {
             **self._learned,
             "success": mean_success(episodes),
-            **mean_values(mean_columns(envs.find_task(self.config.env_id)), episodes),
+            **mean_values(columns, episodes),
         }
 
     def summary(self, row: dict[str, float], seconds: float) -> str:
-        return f"loss {row['loss']:.3g}, success {row['success']:.2f}"
+        end = f"held out {row['val_loss']:.3g}"
+        if self.config.episodes:
+            end = f"success {row['success']:.2f}"
+        return f"loss {row['loss']:.3g}, {end}"
 
 
 # --- one round of gradient steps ---

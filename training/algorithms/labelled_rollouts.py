@@ -7,6 +7,7 @@ data set is the same bit for bit however many processes collect it.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ from policies.common.observation import copied, parts_of
 from training.algorithms.workers import EpisodeTask, PolicyWorker
 from training.collect.episode import Episode, Policy
 from training.command.files import check_regular, write_atomically
+from training.command.progress import ProgressBar
+from training.demonstrations.dataset import ACTION, Dataset, check_lengths, evenly_held_out
 from training.io.checkpoint import check_tensors
 from training.io.config import UserError
 from training.io.fingerprint import sha256_of
@@ -81,9 +84,8 @@ class Demonstrations:
         spread, and at least the last; for a policy with or without memory.
         """
         lengths = torch.tensor([len(rollout.actions) for rollout in rollouts])
-        due = torch.arange(len(rollouts) + 1, dtype=torch.float64) * held_out
-        marks = (due + 1e-9).floor().diff() > 0  # 100 * 0.29 is a little less than 29
-        marks[-1] |= not marks.any()
+        marks = torch.zeros(len(rollouts), dtype=torch.bool)
+        marks[evenly_held_out(len(rollouts), held_out)] = True
         parts = {
             key: torch.from_numpy(np.concatenate([one.observations[key] for one in rollouts]))
             for key in rollouts[0].observations
@@ -93,14 +95,40 @@ class Demonstrations:
         if not remembers:
             return cls(parts, actions, marks)
         taken = torch.from_numpy(np.concatenate([rollout.taken for rollout in rollouts]))
-        starts = torch.zeros(len(actions), dtype=torch.bool)
-        starts[lengths.cumsum(0)[:-1]] = True
-        starts[0] = True
-        return cls(parts, actions, marks, taken, starts)
+        return cls(parts, actions, marks, taken, _starts(lengths))
+
+    @classmethod
+    def recorded(cls, dataset: Dataset, layout: Layout) -> Demonstrations:
+        """The episodes to train on and those held out of an opened dataset, whose actions were
+        taken. Raises UserError if they do not fit the environment or memory."""
+        chosen = sorted({*dataset.train, *dataset.valid})
+        lengths = torch.from_numpy(dataset.lengths[chosen])
+        count = int(lengths.sum())
+        shapes = {name: layout[_PART + name] for name in dataset.parts}
+        shapes[ACTION] = layout[_ACTIONS]
+        check_lengths(
+            dataset.path, dataset.lengths[chosen],
+            sum(math.prod(shape) * dtype.itemsize for shape, dtype in shapes.values()),
+        )  # fmt: skip
+        stored = {name: np.empty((count, *shape), dtype) for name, (shape, dtype) in shapes.items()}
+        begin = 0
+        for episode in ProgressBar(chosen, unit="episode", leave=False):
+            end = begin + int(dataset.lengths[episode])
+            for name, values in stored.items():
+                values[begin:end] = dataset.read(episode, name)
+            begin = end
+        held_out = torch.tensor([episode in set(dataset.valid) for episode in chosen])
+        tensors = {name: torch.from_numpy(values) for name, values in stored.items()}
+        actions, marks = tensors.pop(ACTION), held_out.repeat_interleave(lengths)
+        if _TAKEN not in layout:
+            return cls(tensors, actions, marks)
+        return cls(tensors, actions, marks, actions, _starts(lengths))
 
     @classmethod
     def joined(cls, parts: Sequence[Demonstrations]) -> Demonstrations:
         """Concatenate several collections."""
+        if len(parts) == 1:
+            return parts[0]
         named = [part._tensors() for part in parts]
         return cls._of_tensors({key: torch.cat([one[key] for one in named]) for key in named[0]})
 
@@ -179,6 +207,14 @@ class Demonstrations:
             )
 
 
+def _starts(lengths: Tensor) -> Tensor:
+    """Marks of the first decision of each episode, (decisions,) bool."""
+    starts = torch.zeros(int(lengths.sum()), dtype=torch.bool)
+    starts[lengths.cumsum(0)[:-1]] = True
+    starts[0] = True
+    return starts
+
+
 @dataclass(frozen=True)
 class Task(EpisodeTask):
     """One episode to run."""
@@ -193,10 +229,16 @@ class Task(EpisodeTask):
 
 
 @dataclass(frozen=True)
-class LabelledRollout:
-    """An episode, its observations at each decision, and the expert's actions for them."""
+class Played:
+    """An episode."""
 
     episode: Episode
+
+
+@dataclass(frozen=True)
+class LabelledRollout(Played):
+    """An episode, its observations at each decision, and the expert's actions for them."""
+
     observations: dict[str, NDArray[Any]]
     actions: NDArray[Any]
     taken: NDArray[Any]
@@ -240,6 +282,16 @@ class _Recorder:
         half = (space.high.astype(np.float64) - space.low) / 2
         half = np.where(np.isfinite(half), half, 1.0)
         return np.clip(action + half * self._noise, space.low, space.high).astype(space.dtype)
+
+
+class PlayingWorker(PolicyWorker):
+    """Runs episodes of the policy where no expert labels them."""
+
+    def run(self, task: Task) -> Played:
+        """Run a task's episode."""
+        assert task.learner is not None
+        self.set_state(task.learner)
+        return Played(self.episode(self._policy, task))
 
 
 class LabellingWorker(PolicyWorker):

@@ -135,7 +135,7 @@ class DatasetWriter:
         self, directory: Path, observation: Mapping[str, ArraySpec], action: ArraySpec, fps: float,
         task: str, metadata: Mapping[str, Any],
     ) -> None:  # fmt: skip
-        foveate_extras.require("a LeRobotDataset", "lerobot")
+        foveate_extras.require("a LeRobotDataset", "lerobot", "pyarrow")
         import pyarrow
         from pyarrow import parquet
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from zlib_ng import zlib_ng
 
 from training.command.files import check_regular
+from training.demonstrations.dataset import ALL, RecordedIn
 from training.demonstrations.format import (
     FORMAT,
     MASTER,
@@ -32,6 +33,8 @@ from training.io.config import UserError
 from training.io.state_files import Finite, check, plain_json
 
 _FILTERS = (h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_FLETCHER32)
+ACTIONS = "actions"
+"""Name of the expert's actions."""
 _MOST_BYTES = 2**26  # limit for numbers read at once; an episode has kilobytes
 _MOST_NAME_BYTES = 64
 _MOST_REWARD = 1e100  # so that sums are numbers too
@@ -103,7 +106,7 @@ def _open(path: Path) -> Iterator[h5py.File]:
     try:
         check_regular(path)
         with h5py.File(path, "r") as file:
-            if _text(file.attrs, "format") != FORMAT:
+            if text_of(file.attrs, "format") != FORMAT:
                 raise UserError(f"{path} is an HDF5 file of another kind, not of {FORMAT}")
             version = file.attrs["version"]
             if version != VERSION:
@@ -124,14 +127,15 @@ def _open(path: Path) -> Iterator[h5py.File]:
         ) from None
 
 
-def _text(attributes: Any, key: str) -> str:
+def text_of(attributes: Any, key: str) -> str:
+    """An attribute that is text; "" where it is missing."""
     value = attributes.get(key, b"")
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _dataset(group: h5py.Group, name: str, steps: int, spec: ArraySpec) -> h5py.Dataset:
     """A valid dataset stored in this file itself; raises ValueError otherwise."""
-    dataset = _group(group, name)
+    dataset = group_at(group, name)
     if not isinstance(dataset, h5py.Dataset):
         raise ValueError(f"{name} is not a dataset")
     found = ArraySpec(dataset.shape[1:], dataset.dtype.name)
@@ -148,7 +152,7 @@ def _dataset(group: h5py.Group, name: str, steps: int, spec: ArraySpec) -> h5py.
     return dataset
 
 
-def _group(owner: h5py.Group, path: str) -> Any:
+def group_at(owner: h5py.Group, path: str) -> Any:
     """The object at a path within this file, reached through hard links only."""
     for name in path.split("/"):
         inside = isinstance(owner, h5py.Group)
@@ -184,13 +188,13 @@ def read_master(path: Path) -> tuple[Recording, list[int], dict[str, list[str]]]
     the names in each mask, `train` and `valid`. UserError as in `DemoReader`."""
     with _open(path) as file:
         numbers = _listed(file)
-        groups = {name: _group(file, f"mask/{name}") for name in ("train", "valid")}
-        masks = {name: _names(group, len(numbers)) for name, group in groups.items()}
+        groups = {name: group_at(file, f"mask/{name}") for name in ("train", "valid")}
+        masks = {name: names_in(group, len(numbers)) for name, group in groups.items()}
         return _recording(file), numbers, masks
 
 
 def _recording(file: h5py.File) -> Recording:
-    return Recording.from_json(_text(file.attrs, "recording"), Path(file.filename))
+    return Recording.from_json(text_of(file.attrs, "recording"), Path(file.filename))
 
 
 def read_demo(directory: Path, number: int, wanted: Recording | None = None) -> Demo:
@@ -201,7 +205,7 @@ def read_demo(directory: Path, number: int, wanted: Recording | None = None) -> 
         recording = _recording(file)
         if wanted is not None and recording != wanted:
             check_same(path, recording, wanted)
-        group = _group(file, f"data/demo_{number}")
+        group = group_at(file, f"data/demo_{number}")
         steps = int(group.attrs["num_samples"])
         specs = recording.observation
         datasets = {key: _dataset(group, f"obs/{key}", steps, spec) for key, spec in specs.items()}
@@ -212,7 +216,7 @@ def read_demo(directory: Path, number: int, wanted: Recording | None = None) -> 
         actions = _dataset(group, "actions", steps, recording.action)[()]
         if not (np.isfinite(actions).all() and np.abs(rewards).max() < _MOST_REWARD):
             raise UserError(f"{path} has actions or rewards that are not finite")
-        info = plain_json(_text(group.attrs, "final_info"))
+        info = plain_json(text_of(group.attrs, "final_info"))
         arrays = {key: datasets[key][()] for key, spec in specs.items() if not spec.is_frame}
         large = {key: spec for key, spec in specs.items() if spec.is_frame}
         return Demo(
@@ -246,7 +250,7 @@ def verify_demo(directory: Path, number: int, wanted: Recording) -> int:
 
 
 class DemoReader:
-    """The demonstrations that a directory's `demos.hdf5` lists.
+    """The demonstrations that a directory's `demos.hdf5` lists; a `dataset.Source`.
 
     Everything but the frames is in memory; a frame is one read from the disk. It may be pickled
     and forked, as the workers of a torch DataLoader need.
@@ -260,6 +264,8 @@ class DemoReader:
             version, or when the demonstrations are of another environment or other shapes.
     """
 
+    kind = "demonstrations of training.demos"
+
     def __init__(
         self,
         path: str | Path,
@@ -268,6 +274,7 @@ class DemoReader:
         observation_space: gymnasium.Space[Any] | None = None,
         action_space: gymnasium.Space[Any] | None = None,
     ) -> None:
+        self.rate_hz: float | None = None  # that of the environment, which has no other
         self.path = master_of(Path(path))
         self.directory = self.path.parent
         self.recording, numbers, masks = read_master(self.path)
@@ -303,6 +310,31 @@ class DemoReader:
         return len(self.demos)
 
     @property
+    def specs(self) -> dict[str, ArraySpec]:
+        """Arrays of a step, the expert's `actions` among them."""
+        return {**self.recording.observation, ACTIONS: self.recording.action}
+
+    @property
+    def recorded_in(self) -> RecordedIn:
+        """The environment of the recording."""
+        return RecordedIn(self.recording.env_id, self.recording.env)
+
+    @property
+    def seeds(self) -> list[int]:
+        """Seeds of the episodes."""
+        return [demo.seed for demo in self.demos]
+
+    def read(self, episode: int, key: str, steps: slice = ALL) -> NDArray[Any]:
+        """Some steps of an episode, (steps, ...). Raises UserError for a damaged frame."""
+        demo = self.demos[episode]
+        if key == ACTIONS:
+            return demo.actions[steps]
+        if key in demo.arrays:
+            return demo.arrays[key][steps]
+        frames = demo.frames[key]
+        return np.stack([frames[step] for step in range(len(demo))[steps]])
+
+    @property
     def lengths(self) -> NDArray[np.int64]:
         """(demonstrations,) steps of each."""
         return np.array([len(demo) for demo in self.demos], np.int64)
@@ -324,7 +356,7 @@ class DemoReader:
 
 def _listed(file: h5py.File) -> list[int]:
     """Numbers of the demonstrations that a master file links to, in order."""
-    group, numbers = _group(file, "data"), []
+    group, numbers = group_at(file, "data"), []
     for name in group:
         match = re.fullmatch(r"demo_(\d+)", name)
         link = group.get(name, getlink=True)
@@ -337,7 +369,8 @@ def _listed(file: h5py.File) -> list[int]:
     return sorted(numbers)
 
 
-def _names(dataset: h5py.Dataset, most: int) -> list[str]:
+def names_in(dataset: h5py.Dataset, most: int) -> list[str]:
+    """The names of at most `most` episodes that a mask holds. Raises ValueError for another one."""
     if not isinstance(dataset, h5py.Dataset) or dataset.ndim != 1:
         raise ValueError(f"{dataset.name} is not a list")
     if len(dataset) > most or dataset.dtype.itemsize > _MOST_NAME_BYTES:

@@ -1,0 +1,212 @@
+"""Other people's demonstrations: each format gives the numbers that were written, or a sentence."""
+
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers import metrics, refused, same_results, train
+from tests.training import picture_env  # noqa: F401
+from tests.training.dataset_files import (
+    CAMERA,
+    made_episodes,
+    write_lerobot,
+    write_npz,
+    write_robomimic,
+)
+from training import bc
+from training.collect.environments import make_env
+from training.demonstrations.dataset import Dataset, evenly_held_out, open_source
+from training.io import checkpoint
+from training.io.config import UserError
+
+needs_arrow = pytest.mark.skipif(find_spec("pyarrow") is None, reason="needs PyArrow")
+needs_av = pytest.mark.skipif(find_spec("av") is None, reason="needs PyAV")
+ENV = "Picture-v0"
+ROBOMIMIC_KEYS = {"agentview_image": "rgb", "robot0_eef_pos": "pose"}
+LEROBOT_KEYS = {CAMERA: "rgb"}
+SMALL = {
+    "env_id": ENV, "iterations": 2, "episodes": 2, "updates": 8, "batch_size": 8, "workers": 1,
+    "fit_after": None, "policy": {"hidden": [8], "patch": [8, 8], "controller": "mlp"},
+}  # fmt: skip
+
+
+def opened(path, keys=None, **more):
+    with make_env(ENV, {}) as env:
+        return Dataset(open_source(path), env, ENV, {}, keys or {}, **more)
+
+
+FORMATS = [
+    ("npz", write_npz, {}, {}, 0),
+    ("robomimic.hdf5", write_robomimic, {}, ROBOMIMIC_KEYS, 0),
+    ("chw.hdf5", write_robomimic, {"chw": True}, ROBOMIMIC_KEYS, 0),
+    pytest.param("v3", write_lerobot, {}, LEROBOT_KEYS, 0, marks=needs_arrow),
+    pytest.param("v2", write_lerobot, {"version": "v2.1"}, LEROBOT_KEYS, 0, marks=needs_arrow),
+    *(
+        pytest.param(
+            f"{version}-{codec}", write_lerobot,
+            {"version": version, "videos": True, "codec": codec}, LEROBOT_KEYS, 10,
+            marks=[needs_arrow, needs_av],
+        )
+        for version, codec in (("v3.0", "libsvtav1"), ("v2.1", "libx264"))
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "write", "options", "keys", "away"), FORMATS)
+def test_every_format_gives_what_was_written(tmp_path, name, write, options, keys, away):
+    episodes = made_episodes()
+    found = opened(write(tmp_path / name, episodes, **options), keys)
+    assert found.source.rate_hz == 10
+    assert (found.train, found.valid) == ([0, 1, 2, 3], [4])
+    assert found.lengths.tolist() == [3, 4, 5, 6, 7]
+    for number, episode in enumerate(episodes):
+        for part in ("pose", "action"):
+            values = found.read(number, part)
+            assert values.dtype == np.float32
+            assert np.array_equal(values, episode[part])
+        images = found.read(number, "rgb")
+        assert (images.shape, images.dtype) == (episode["rgb"].shape, np.uint8)
+        assert np.abs(images.astype(int) - episode["rgb"]).max() <= away
+        part = found.read(number, "rgb", slice(1, 3))
+        assert np.abs(part.astype(int) - episode["rgb"][1:3]).max() <= away
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "options"),
+    [
+        ("npz", write_npz, {"split": ["train", "valid", "train", "valid", "train"]}),
+        ("a.hdf5", write_robomimic, {"masks": {"train": [0, 2, 4], "valid": [1, 3]}}),
+        pytest.param(
+            "v3", write_lerobot, {"splits": {"train": "0:3", "val": "3:5"}}, marks=needs_arrow
+        ),
+    ],
+)
+def test_a_split_of_the_files_is_kept(tmp_path, name, write, options):
+    keys = {"npz": {}, "v3": LEROBOT_KEYS}.get(name, ROBOMIMIC_KEYS)
+    episodes = made_episodes()
+    found = opened(write(tmp_path / name, episodes, **options), keys)
+    lengths = {"npz": [3, 5, 7], "a.hdf5": [3, 5, 7], "v3": [3, 4, 5]}[name]
+    assert found.lengths[found.train].tolist() == lengths
+    assert len(found.valid) == 2
+    assert np.array_equal(found.read(found.train[2], "pose"), episodes[lengths[2] - 3]["pose"])
+
+
+def test_demonstrations_are_in_the_order_of_their_numbers(tmp_path):
+    episodes = made_episodes(12)
+    found = opened(write_robomimic(tmp_path / "a.hdf5", episodes), ROBOMIMIC_KEYS)
+    assert found.lengths.tolist() == [*range(3, 15)]
+    assert np.array_equal(found.read(10, "action"), episodes[10]["action"])
+
+
+def test_a_share_of_the_episodes_is_held_out_evenly():
+    assert evenly_held_out(100, 0.29)[:3] == [3, 6, 10]
+    assert len(evenly_held_out(100, 0.29)) == 29
+    assert evenly_held_out(5, 0.1) == [4]
+
+
+@pytest.mark.parametrize("controller", ["mlp", "gru"])
+def test_a_dataset_is_learned_and_a_run_resumes(job, tmp_path, controller):
+    data = write_npz(tmp_path / "data", made_episodes(8))
+    policy = {**SMALL["policy"], "controller": controller}
+    path = job(demonstrations=str(data), policy=policy, updates=60, learning_rate=0.01)
+    whole = train(bc, path, tmp_path / "whole")
+    rows = metrics(whole)
+    assert float(rows[1]["loss"]) < float(rows[0]["loss"])
+    assert [row["episodes"] for row in rows] == ["8", "8"]
+    assert not (whole / "data").exists()
+    half = train(bc, path, tmp_path / "half", "--set", "iterations=1")
+    moved = data.rename(tmp_path / "moved")
+    words = ["--resume", half, "--set", "iterations=2", f"demonstrations={moved}"]
+    assert bc.main([str(word) for word in words]) == 0
+    same_results(whole, half)
+
+
+def test_other_demonstrations_do_not_resume(job, tmp_path, capsys):
+    data = write_npz(tmp_path / "data", made_episodes(4))
+    run = train(bc, job(demonstrations=str(data), iterations=1), tmp_path / "run")
+    write_npz(data, made_episodes(4, seed=1))
+    refused(
+        capsys, bc, ["--resume", run, "--set", "iterations=2"], f"{data} holds other demonstrations"
+    )
+
+
+def test_formats_train_the_same_policy(job, tmp_path):
+    """The trainer sees no format: equal numbers in two of them give equal parameters."""
+    episodes, found = made_episodes(4), []
+    for name, write, keys in (
+        ("npz", write_npz, {}),
+        ("chw.hdf5", lambda *given: write_robomimic(*given, chw=True), ROBOMIMIC_KEYS),
+    ):
+        path = write(tmp_path / name, episodes)
+        config = job(demonstrations=str(path), demonstrations_keys=keys, iterations=1, episodes=0)
+        run = train(bc, config, tmp_path / f"run-{name}")
+        assert metrics(run)[0]["success"] in ("", "nan")
+        found.append(checkpoint.load(checkpoint.resolve(run)).policy)
+    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
+
+
+def read_all(opened, path):
+    found = opened(path)
+    return [found.read(0, part) for part in found.keys]
+
+
+def changed(**arrays):
+    return [{**episode, **arrays} for episode in made_episodes(2)]
+
+
+@pytest.mark.parametrize(
+    ("keys", "more", "sentence"),
+    [
+        ({"agentview_imag": "rgb"}, {}, "names 'agentview_imag', but .* did you mean agentview"),
+        ({"agentview_image": "rbg"}, {}, "maps agentview_image to 'rbg', where .* did you mean r"),
+        (dict.fromkeys(ROBOMIMIC_KEYS, "rgb"), {}, "maps both agentview_image and robot0_eef_pos"),
+        ({"robot0_eef_pos": "pose"}, {}, "holds nothing for observation rgb of Picture-v0: demons"),
+        (ROBOMIMIC_KEYS, {"rate_hz": 20}, "has 20 steps a second, where Picture-v0 has 10; if t"),
+        (
+            {"robot0_eef_pos": "rgb", "agentview_image": "pose"},
+            {},
+            r"agentview_image, for pose of Picture-v0, is \(40, 48, 3\) of uint8, where \(3,\)",
+        ),
+    ],
+)
+def test_keys_and_rates_that_do_not_fit_are_one_sentence(tmp_path, keys, more, sentence):
+    path = write_robomimic(tmp_path / "a.hdf5", made_episodes(2), **more)
+    with pytest.raises(UserError, match=sentence):
+        opened(path, keys)
+
+
+def test_a_rate_may_be_given(tmp_path):
+    path = write_robomimic(tmp_path / "a.hdf5", made_episodes(2), rate_hz=20)
+    assert len(opened(path, ROBOMIMIC_KEYS, rate_hz=10)) == 2
+    with pytest.raises(UserError, match="demonstrations_rate_hz says 5 steps a second, where"):
+        opened(path, ROBOMIMIC_KEYS, rate_hz=5)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sentence"),
+    [
+        ({"action": np.zeros((9, 7), np.float32)}, r"action.* is \(7,\) of float32, where \(3,\)"),
+        ({"action": np.full((9, 3), 9.0)}, "action of episode 0 reaches 9, beyond Box.*another r"),
+        ({"pose": np.full((9, 3), np.nan)}, "pose of episode 0 has numbers that are not finite"),
+        ({"rgb": np.zeros((9, 20, 24, 3), np.uint8)}, r"rgb.* is \(20, 24, 3\) of uint8, where"),
+        ({"rgb": np.zeros((9, 40, 48, 3))}, "where whole numbers, uint8, are needed"),
+    ],
+)
+def test_another_robot_is_one_sentence(tmp_path, arrays, sentence):
+    steps = {"pose": np.zeros((9, 3)), "action": np.zeros((9, 3)),
+             "rgb": np.zeros((9, 40, 48, 3), np.uint8)}  # fmt: skip
+    path = write_npz(tmp_path, changed(**steps | arrays))
+    with pytest.raises(UserError, match=sentence):
+        read_all(opened, path)
+
+
+def test_the_command_says_it_in_a_sentence(job, tmp_path, capsys):
+    config = job(demonstrations=str(tmp_path / "none"))
+    refused(capsys, bc, ["--config", config], f"there is no {tmp_path}/none")
+    refused(capsys, bc, ["--config", job(demonstrations=str(tmp_path))], "holds no demonstrations")
+    refused(
+        capsys, bc, ["--config", job(demonstrations_rate_hz=3.0)],
+        "demonstrations_rate_hz must be left out where demonstrations is null",
+    )  # fmt: skip
