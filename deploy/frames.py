@@ -228,17 +228,7 @@ class Camera:
         seen_s = time.monotonic()
         if not there:
             return None
-        cv2, shape = self._cv2, self._shape
-        first = len(shape) == 3 and shape[2] not in (1, 3)  # channels come first
-        rows, columns = shape[1:] if first else shape[:2]
-        image = cv2.resize(image, (columns, rows), interpolation=cv2.INTER_AREA)
-        if image.ndim == 2:
-            image = cv2.cvtColor(image, cv2.COLOR_GRAY2BGR)
-        colour = len(shape) == 3 and shape[0 if first else 2] == 3
-        code = cv2.COLOR_BGR2RGB if colour else cv2.COLOR_BGR2GRAY
-        found = np.asarray(cv2.cvtColor(image, code), np.uint8)
-        found = np.moveaxis(found, -1, 0) if first and colour else found.reshape(shape)
-        return {**self._others, self._port.name: np.ascontiguousarray(found)}, seen_s
+        return {**self._others, self.name: as_input(image, self._shape)}, seen_s
 
 
 class Cameras:
@@ -265,6 +255,31 @@ class Cameras:
         """Release all cameras."""
         for camera in self._cameras:
             camera.close()
+
+
+def as_input(image: NDArray[np.uint8], shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """A frame in the size, colours and layout of an input; OpenCV resizes it.
+
+    Args:
+        image: uint8, as OpenCV reads it: (height, width), or (height, width, 3) with blue first.
+        shape: (rows, columns, 3), (3, rows, columns), or with 1 or no channel.
+
+    Returns:
+        uint8 of that shape: colours are RGB.
+    """
+    import cv2
+
+    first = len(shape) == 3 and shape[2] not in (1, 3)  # channels come first
+    rows, columns = shape[1:] if first else shape[:2]
+    image = cv2.resize(image, (columns, rows), interpolation=cv2.INTER_AREA)
+    if image.ndim == 2:
+        image = cv2.cvtColor(image, cv2.COLOR_GRAY2BGR)
+    colour = len(shape) == 3 and shape[0 if first else 2] == 3
+    code = cv2.COLOR_BGR2RGB if colour else cv2.COLOR_BGR2GRAY
+    found = np.asarray(cv2.cvtColor(image, code), np.uint8)
+    return np.ascontiguousarray(
+        np.moveaxis(found, -1, 0) if first and colour else found.reshape(shape)
+    )
 
 
 def takes_images(port: Port) -> bool:

@@ -14,8 +14,9 @@ import foveate_extras
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-OTHERS = {"numpy", "onnxruntime", "cv2", "frames"}
-"""Modules beyond the standard library; `frames` is the examples' own."""
+OTHERS = {"numpy", "onnxruntime", "cv2", "rclpy", "sensor_msgs", "std_msgs"}
+OTHERS |= {"frames", "ros2_messages"}
+"""Modules beyond the standard library; the last two are the examples' own."""
 NEWER = {
     "typing": "Self Never LiteralString Required NotRequired Unpack TypeVarTuple assert_never "
     "assert_type reveal_type dataclass_transform get_overloads override TypeAliasType TypeIs",
@@ -53,7 +54,9 @@ def imported(tree):
 def robots_files():
     """`deploy.loop`, all of Foveate that it imports, and what runs on the robot in the example."""
     found, waiting = [], ["deploy/__init__.py", "deploy/loop.py"]
-    waiting += ["examples/robot/walk.py", "examples/robot/frames.py"]
+    waiting += [
+        f"examples/robot/{one}.py" for one in ("walk", "frames", "ros2_node", "ros2_messages")
+    ]
     while waiting:
         name = waiting.pop()
         found.append(name)
