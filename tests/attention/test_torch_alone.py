@@ -16,7 +16,16 @@ sys.meta_path.insert(0, Nothing())
 runpy.run_path(%r, run_name="__main__")
 """
 PACKAGES = ("gymnasium", "h5py", "joblib", "matplotlib", "numpy", "pandas", "PIL", "pydantic")
-PACKAGES = (*PACKAGES, "safetensors", "scipy", "sklearn", "yaml")
+PACKAGES = (
+    *PACKAGES,
+    "safetensors",
+    "scipy",
+    "sklearn",
+    "timm",
+    "torchvision",
+    "transformers",
+    "yaml",
+)
 
 
 def test_attention_works_where_nothing_but_pytorch_can_be_imported():

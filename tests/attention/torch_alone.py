@@ -12,7 +12,7 @@ from torch import nn
 
 import attention
 from attention import *  # noqa: F403
-from attention import compositional, theory
+from attention import compositional, integrations, theory
 
 SKLEARN = 'pip install "foveate[sklearn]"'
 
@@ -48,6 +48,9 @@ def use_modules() -> None:
     for rule in ("sum", "delta"):
         memory = attention.LinearMemory(8, 8, "trig", 6, rule=rule)
         memory.unroll(memory.initial_state(), tokens, tokens, tokens)
+    decoder = nn.TransformerDecoderLayer(8, 2, 16, batch_first=True)
+    integrations.replace(decoder, "trig", num_features=6)(tokens, tokens)
+    integrations.restore(decoder)
     attention.ExactSoftmax(8).attend(tokens, tokens, tokens)
     attention.softmax_token_scores(tokens, tokens)
 
