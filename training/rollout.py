@@ -36,7 +36,9 @@ def _parser() -> ArgumentParser:
     text = "run directory (its latest checkpoint), checkpoint file, or a shipped policy's name"
     parser.add_argument("run", nargs="?", metavar="RUN_OR_CHECKPOINT", help=text)
     add_arguments(parser, episodes=1)
-    text = ".mp4, .webm or .gif of all episodes, or .png: one frame, at --still-s of the first"
+    text = (
+        ".mp4, .webm, .webp or .gif of all episodes, or .png: one frame, at --still-s of the first"
+    )
     parser.add_argument("--video", metavar="FILE", help=text)
     text = "time of a .png frame, seconds (default 4)"
     parser.add_argument("--still-s", type=float, default=4.0, help=text)

@@ -140,7 +140,7 @@ def test_another_evaluation_is_not_resumed(tmp_path, capsys):
 
 # The pipe to an encoder that ended is closed by the garbage collector, which cannot flush it.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("suffix", ["mp4", "gif"])
+@pytest.mark.parametrize("suffix", ["mp4", "gif", "webp"])
 def test_a_video_that_cannot_be_written_is_a_sentence(tmp_path, capsys, suffix):
     out = tmp_path / f"film.{suffix}"
     out.write_bytes(b"an older one")

@@ -125,7 +125,7 @@ def test_the_live_window_is_drawn_in_real_time(monkeypatch):
         (["--policy", "random", "--set", "wind"], "key=value"),
         (["--policy", "oracle", "--set", "env=5"], "env = 5, where `key: value` pairs are needed"),
         (["--policy", "random", "--video", ""], "--video must name a file, got ''"),
-        (["--policy", "random", "--video", "film.avi"], ".mp4, .webm, .gif, .png"),
+        (["--policy", "random", "--video", "film.avi"], ".mp4, .webm, .webp, .gif, .png"),
         (["--policy", "random", "--video", "a.mp4", "--render"], "cannot be combined"),
         (
             ["--policy", "random", "--video", "a.png", "--still-s", "nan", *WALK],

@@ -4,6 +4,7 @@ import cv2
 import gymnasium
 import numpy as np
 import pytest
+from PIL import Image
 
 import envs
 import policies
@@ -152,6 +153,16 @@ def test_a_gif_holds_every_second_step_in_its_own_colours(tmp_path):
     assert cv2.VideoCapture(str(path)).get(cv2.CAP_PROP_FPS) == pytest.approx(10)
     last = picture_of(video_of(tmp_path / "still", "still.png", "--still-s", "60"))
     assert np.abs(frames[-1].astype(int) - last).mean() < 1
+
+
+def test_a_webp_is_an_animation_of_every_second_step(tmp_path):
+    with Image.open(video_of(tmp_path / "film", "film.webp")) as film:
+        assert (film.size, film.n_frames, film.info["loop"]) == ((640, 480), 5, 0)
+        film.seek(4)
+        film.load()
+        assert film.info["duration"] == 100
+        last = picture_of(video_of(tmp_path / "still", "still.png", "--still-s", "60"))
+        assert np.abs(np.asarray(film.convert("RGB"), int) - last).mean() < 1
 
 
 @pytest.mark.parametrize("still_s", ["0.2", "60"])

@@ -26,13 +26,14 @@ from training.io.config import UserError
 FPS = 20
 """Frames per second of an environment without `render_fps`."""
 _CODECS = {".mp4": "vp09", ".webm": "VP80"}  # the faster one where both would do
-SUFFIXES = (*_CODECS, ".gif", ".png")
+SUFFIXES = (*_CODECS, ".webp", ".gif", ".png")
 _OWN_COLOURS = 3  # each frame its 256 most frequent, undithered; what is in between is coarse
+_WEBP_QUALITY = 75
 
 
 class FrameWriter:
-    """Writes frames into one file: .mp4 (VP9) and .webm (VP8), which play in browsers, .gif, or
-    .png (one still frame).
+    """Writes frames into one file: .mp4 (VP9) and .webm (VP8), which play in browsers, .webp and
+    .gif, which pages show as images, or .png (one still frame).
 
     Nothing appears under the file's name before `close`, so a run that stops half way leaves an
     older file as it was. Raises UserError for another suffix or a place that cannot be written.
@@ -45,7 +46,7 @@ class FrameWriter:
         self.frames = 0
         self._suffix = self.path.suffix.lower()
         self._partial = self.path.with_name(f".{self.path.stem}.partial{self.path.suffix}")
-        self._kept: list[np.ndarray] = []  # of a .gif or a .png, which are encoded in memory
+        self._kept: list[np.ndarray] = []  # of an image, which is encoded in memory
         self._video: Any = None
 
     @property
@@ -56,7 +57,7 @@ class FrameWriter:
     @property
     def stride(self) -> int:
         """Number of environment steps per frame."""
-        return 2 if self._suffix == ".gif" else 1
+        return 2 if self._suffix in (".gif", ".webp") else 1
 
     def add(self, frame: np.ndarray) -> None:
         """Append a frame (height, width, 3) uint8, all of one size; a .png keeps only the last one.
@@ -127,7 +128,10 @@ class FrameWriter:
             images, frame_ms = cv2.Animation(), round(1000 / (self.fps / self.stride))
             images.frames, images.durations = self._kept, [frame_ms] * self.frames
             options = [cv2.IMWRITE_GIF_DITHER, _OWN_COLOURS]
-            self._partial.write_bytes(cv2.imencodeanimation(".gif", images, options)[1].tobytes())
+            if self._suffix == ".webp":
+                options = [cv2.IMWRITE_WEBP_QUALITY, _WEBP_QUALITY]
+            encoded = cv2.imencodeanimation(self._suffix, images, options)[1]
+            self._partial.write_bytes(encoded.tobytes())
 
     def _failed(self, error: OSError) -> UserError:
         why = (error.strerror or str(error)).partition("\n")[0]
@@ -184,7 +188,7 @@ class LastInfo(gymnasium.Wrapper):
 class VideoRecorder:
     """An `on_step` of the episode loop that draws every step into a FrameWriter.
 
-    A .gif takes every second frame; a .png is the frame at `still_s` seconds of the first
+    A .gif or .webp takes every second frame; a .png is the frame at `still_s` seconds of the first
     episode, or the episode's last frame when it ends earlier. Raises UserError for a `still_s` that
     is negative or not finite.
     """
