@@ -1,7 +1,12 @@
 """Other people's demonstrations: each format gives the numbers that were written, or a sentence."""
 
+import io
+import tracemalloc
+import zipfile
+from functools import partial
 from importlib.util import find_spec
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -14,6 +19,7 @@ from tests.training.dataset_files import (
     write_lerobot,
     write_npz,
     write_robomimic,
+    write_video,
 )
 from training import bc
 from training.collect.environments import make_env
@@ -210,3 +216,242 @@ def test_the_command_says_it_in_a_sentence(job, tmp_path, capsys):
         capsys, bc, ["--config", job(demonstrations_rate_hz=3.0)],
         "demonstrations_rate_hz must be left out where demonstrations is null",
     )  # fmt: skip
+
+
+# --- files of strangers ---
+
+
+def pickled(path, episodes):
+    write_npz(path, episodes, pose=np.array([{}] * 9, object))
+
+
+def overstated(path, episodes):
+    """An array of 10^12 rows, by its header, in a file of a kilobyte."""
+    path.mkdir()
+    header = io.BytesIO()
+    about = {"descr": "<f4", "fortran_order": False, "shape": (10**12, 3)}
+    np.lib.format.write_array_header_1_0(header, about)
+    with zipfile.ZipFile(path / "000.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("action", "pose"):
+            archive.writestr(f"{name}.npy", header.getvalue())
+
+
+def linked(path, episodes):
+    write_npz(path, episodes)
+    path.joinpath("001.npz").rename(path.parent / "outside.npz")
+    path.joinpath("001.npz").symlink_to(path.parent / "outside.npz")
+
+
+def with_array(make):
+    def write(path, episodes):
+        write_robomimic(path, episodes, names={"rgb": "rgb"})
+        with h5py.File(path, "a") as file:
+            for number in range(len(episodes)):
+                group = file[f"data/demo_{number}/obs"]
+                make(group, len(group["rgb"]))
+
+    return write
+
+
+def in_another_file(group, steps):
+    group.create_dataset("pose", (steps, 3), "f4", external=[("/etc/passwd", 0, 12 * steps)])
+
+
+def virtual(group, steps):
+    layout = h5py.VirtualLayout((steps, 3), "f4")
+    layout[:] = h5py.VirtualSource("other.hdf5", "x", (steps, 3), "f4")
+    group.create_virtual_dataset("pose", layout)
+
+
+def external_link(group, steps):
+    group["pose"] = h5py.ExternalLink("/etc/passwd", "/x")
+
+
+def never_written(group, steps):
+    group.create_dataset("pose", (steps, 10**7), "f8", chunks=(1, 1000))
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "sentence"),
+    [
+        ("npz", pickled, "pose is of object, where numbers are needed"),
+        ("npz", overstated, "takes 24000.0 GB in memory, where at most"),
+        ("npz", linked, "leads out of .*: copy the file itself into it"),
+        ("a.hdf5", with_array(in_another_file), "pose is stored in another file"),
+        ("a.hdf5", with_array(virtual), "pose is stored in another file"),
+        ("a.hdf5", with_array(external_link), "pose is missing"),
+        ("a.hdf5", with_array(never_written), "pose holds fewer numbers than it says"),
+    ],
+)
+def test_a_strangers_file_reads_nothing_else_and_fills_no_memory(tmp_path, name, write, sentence):
+    write(tmp_path / name, made_episodes(2))
+    tracemalloc.start()
+    with pytest.raises(UserError, match=sentence):
+        read_all(opened, tmp_path / name)
+    assert tracemalloc.get_traced_memory()[1] < 2**24
+    tracemalloc.stop()
+
+
+def shrunk(info):
+    info["features"][CAMERA]["shape"] = [20, 24, 3]
+
+
+def renamed(info):
+    info["features"][CAMERA]["shape"] = [40, 48]
+
+
+def drop_rows(root):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    file = root / "data/chunk-000/file-000.parquet"
+    table = parquet.read_table(file)
+    parquet.write_table(pa.concat_tables([table[:1], table[2:]]), file)
+
+
+def cut_short(root):
+    file = root / "data/chunk-000/file-000.parquet"
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def led_out(root):
+    file = root / "data/chunk-000/file-000.parquet"
+    file.rename(root.parent / "outside.parquet")
+    file.symlink_to(root.parent / "outside.parquet")
+
+
+def many_frames(root):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    file = root / "meta/episodes/chunk-000/file-000.parquet"
+    rows = parquet.read_table(file).to_pylist()
+    rows[0]["length"] = 2**31 - 1
+    parquet.write_table(pa.Table.from_pylist(rows * 50), file)
+
+
+@needs_arrow
+@pytest.mark.parametrize(
+    ("options", "then", "sentence"),
+    [
+        ({"change": lambda info: info.update(codebase_version="v1.6")}, None, "'v1.6', where v2.1"),
+        ({"change": lambda info: info.pop("fps")}, None, "fps"),
+        ({"change": renamed}, None, r"an image has the shape \[40, 48\], where three axes"),
+        ({"change": shrunk}, None, r"\(20, 24, 3\) of uint8, where \(40, 48, 3\) is needed"),
+        ({}, drop_rows, "episode 0 has 2 rows, where meta says 3"),
+        ({}, cut_short, "file-000.parquet cannot be read as demonstrations: .*Parquet"),
+        ({}, led_out, "leads out of .*: copy the file itself into it"),
+        ({}, many_frames, "GB in memory, where at most .* half of this machine's, can be used"),
+        ({"fps": 20}, None, "has 20 steps a second, where Picture-v0 has 10"),
+    ],
+)
+def test_a_damaged_lerobot_dataset_is_one_sentence(tmp_path, options, then, sentence):
+    root = write_lerobot(tmp_path / "data", made_episodes(2), **options)
+    if then is not None:
+        then(root)
+    with pytest.raises(UserError, match=sentence):
+        read_all(partial(opened, keys=LEROBOT_KEYS), root)
+
+
+@needs_arrow
+@needs_av
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (lambda video: video.unlink(), "there is no .*mp4, where demonstrations should be"),
+        (lambda video: video.write_text("#EXTM3U\n/etc/passwd"), "cannot be read as demonstr"),
+        (
+            lambda video: write_video(video, made_episodes(1)[0]["rgb"][:2], 10, "libx264"),
+            r"no frame within 0.0001 s of 0.2000 s; the nearest is 0.1 s away",
+        ),
+        (
+            lambda video: write_video(video, np.zeros((9, 64, 64, 3), np.uint8), 10, "libx264"),
+            "a frame has 64 x 64 pixels, where info.json says 40 x 48",
+        ),
+        (
+            lambda video: write_video(video, np.zeros((9, 40, 48, 3), np.uint8), 7, "libx264"),
+            "no frame within 0.0001 s of",
+        ),
+    ],
+)
+def test_a_damaged_video_is_one_sentence(tmp_path, damage, sentence):
+    root = write_lerobot(tmp_path / "data", made_episodes(2), videos=True, codec="libx264")
+    damage(root / f"videos/{CAMERA}/chunk-000/file-000.mp4")
+    with pytest.raises(UserError, match=sentence):
+        read_all(partial(opened, keys=LEROBOT_KEYS), root)
+
+
+# --- written and read by the libraries that own the formats ---
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("lerobot") is None, reason="needs LeRobot")
+@needs_arrow
+@pytest.mark.parametrize("kind", ["image", pytest.param("video", marks=needs_av)])
+def test_what_lerobot_writes_is_read_as_it_reads_it(tmp_path, monkeypatch, kind):
+    """With LeRobot 0.3 the format is v2.1, with 0.4 it is v3.0."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
+    from lerobot.datasets.lerobot_dataset import CODEBASE_VERSION, LeRobotDataset
+
+    vector = {"dtype": "float32", "shape": (3,), "names": ["x", "y", "z"]}
+    camera = {"dtype": kind, "shape": (40, 48, 3), "names": ["height", "width", "channels"]}
+    features = {CAMERA: camera, "observation.state": vector, "action": vector}
+    root, episodes = tmp_path / "data", made_episodes(4)
+    dataset = LeRobotDataset.create(
+        "foveate/test", fps=10, features=features, root=root, use_videos=kind == "video"
+    )
+    for episode in episodes:
+        for rgb, pose, action in zip(*episode.values(), strict=True):
+            frame = {CAMERA: rgb, "observation.state": pose, "action": action}
+            if CODEBASE_VERSION == "v2.1":
+                dataset.add_frame(frame, task="push")
+            else:
+                dataset.add_frame({**frame, "task": "push"})
+        dataset.save_episode()
+    if hasattr(dataset, "finalize"):
+        dataset.finalize()
+    found = opened(root, LEROBOT_KEYS)
+    assert found.source.kind == f"LeRobotDataset {CODEBASE_VERSION}"
+    theirs = LeRobotDataset("foveate/test", root=root, video_backend="pyav")
+    numbers, at = theirs.hf_dataset, 0
+    for number, episode in enumerate(episodes):
+        for part in ("pose", "action"):
+            assert np.array_equal(found.read(number, part), episode[part])
+        images = found.read(number, "rgb")
+        away = np.abs(images.astype(int) - episode["rgb"]).max()
+        assert away == 0 if kind == "image" else away <= 10
+        assert int(numbers[at]["episode_index"]) == number
+        if kind == "image":
+            seen = (theirs[at][CAMERA].permute(1, 2, 0) * 255).round().numpy()
+            assert np.array_equal(seen, images[0])
+        at += len(images)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("robomimic") is None, reason="needs robomimic")
+def test_masks_of_robomimic_are_kept_and_it_reads_the_same_numbers(tmp_path):
+    from robomimic.scripts.split_train_val import split_train_val_from_hdf5
+    from robomimic.utils import obs_utils
+    from robomimic.utils.dataset import SequenceDataset
+
+    np.random.seed(0)  # noqa: NPY002 - what robomimic draws with
+    path = write_robomimic(tmp_path / "a.hdf5", made_episodes(8))
+    split_train_val_from_hdf5(str(path), val_ratio=0.25)
+    found = opened(path, ROBOMIMIC_KEYS)
+    keys = list(ROBOMIMIC_KEYS)
+    obs_utils.initialize_obs_utils_with_obs_specs({"obs": {"rgb": keys[:1], "low_dim": keys[1:]}})
+    for name, chosen in (("train", found.train), ("valid", found.valid)):
+        theirs = SequenceDataset(
+            str(path), keys, ["actions"], hdf5_cache_mode=None, hdf5_use_swmr=False,
+            filter_by_attribute=name, load_next_obs=False,
+        )  # fmt: skip
+        lengths = {demo: len(theirs.get_dataset_for_ep(demo, "actions")) for demo in theirs.demos}
+        assert sorted(lengths.values()) == sorted(found.lengths[chosen].tolist())
+        for episode in chosen:
+            demo = f"demo_{episode}"
+            assert demo in lengths
+            for key, part in (*ROBOMIMIC_KEYS.items(), ("actions", "action")):
+                place = key if key == "actions" else f"obs/{key}"
+                values = np.asarray(theirs.get_dataset_for_ep(demo, place))
+                assert np.array_equal(values.astype(np.float32), found.read(episode, part))

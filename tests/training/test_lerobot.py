@@ -14,10 +14,12 @@ from PIL import Image
 from tests.helpers import refused
 from tests.training import picture_env  # noqa: F401
 from training import demos, lerobot
+from training.algorithms.labelled_rollouts import Demonstrations, layout_of
 from training.analysis.agents import find_agents
 from training.collect.environments import make_env
 from training.collect.episode import run_episode
 from training.demonstrations import lerobot_writer
+from training.demonstrations.dataset import Dataset, open_source
 from training.demonstrations.format import ArraySpec
 from training.demonstrations.lerobot_writer import Moments, action_spec, feature_names
 from training.demonstrations.reader import DemoReader
@@ -90,6 +92,26 @@ def test_demonstrations_are_there_in_numbers_and_pixels(recorded, tmp_path):
     mean = np.array(stats["observation.images.rgb"]["mean"])
     assert mean.shape == (3, 1, 1)
     assert mean.ravel() == pytest.approx(bright.mean((0, 1, 2)))
+
+
+@needs_arrow
+@pytest.mark.parametrize("remembers", [False, True])
+def test_an_export_and_back_is_the_identity(recorded, tmp_path, remembers):
+    """The trainer gets the same tensors, seeds and split, and refuses another robot."""
+    out = written([str(recorded)], tmp_path / "out")
+    with make_env(ENV, {"success_at": 4}) as env:
+        layout = layout_of(env, remembers)
+        found = [
+            Dataset(open_source(path), env, ENV, {"success_at": 4}, {}) for path in (recorded, out)
+        ]
+        ours, back = (Demonstrations.recorded(dataset, layout) for dataset in found)
+        assert ours.sha256() == back.sha256()
+        assert ours.held_out.any()
+        assert found[0].source.seeds == found[1].source.seeds == [0, 1, 2]
+        with pytest.raises(UserError, match=r"success_at = 4, but the run has env\.success_at = 5"):
+            Dataset(open_source(out), env, ENV, {"success_at": 5}, {})
+        with pytest.raises(UserError, match="CountedPicture-v0, but Other-v0 is needed"):
+            Dataset(open_source(out), env, "Other-v0", {}, {})
 
 
 @needs_arrow

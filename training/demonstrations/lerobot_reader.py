@@ -387,16 +387,15 @@ def decoded(path: Path, times_s: NDArray[np.float64], spec: ArraySpec) -> NDArra
             time = frame.time
             if time is None:
                 continue
-            near = int(np.abs(times_s - time).argmin())
-            away = abs(float(times_s[near]) - time)
-            if away < distance[near]:
-                distance[near] = away
-                if away <= TOLERANCE_S:
-                    out[near] = frame.to_ndarray(format="rgb24")
+            away = np.abs(times_s - time)
+            near = int(away.argmin())
+            if away[near] < min(distance[near], TOLERANCE_S):
+                out[near] = frame.to_ndarray(format="rgb24")
+            np.minimum(distance, away, out=distance)
             if time > times_s[-1] + TOLERANCE_S:
                 break
     worst = int(distance.argmax())
-    if not distance[worst] <= TOLERANCE_S:
+    if not distance[worst] < TOLERANCE_S:
         raise ValueError(
             f"it has no frame within {TOLERANCE_S} s of {times_s[worst]:.4f} s; the nearest is "
             f"{distance[worst]:.4g} s away"
