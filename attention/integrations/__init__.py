@@ -15,7 +15,7 @@ from torch import nn
 
 from attention.exact import ExactSoftmax
 from attention.features.base import FeatureMap
-from attention.integrations import fitting, hugging_face, vision
+from attention.integrations import fitting, hugging_face, timm
 from attention.integrations.maps import hide
 from attention.module import RandomFeatureAttention
 from attention.registry import Maker
@@ -44,13 +44,13 @@ def replace(
 ) -> Model:
     """Replace every softmax attention of a model by linear attention, in place.
 
-    Supported are Hugging Face models whose attention is chosen by `attn_implementation`, the
-    Vision Transformers of timm, and `nn.MultiheadAttention` in any model, such as torchvision's
-    Vision Transformers. Padding, causal masks, packed sequences (`position_ids` that begin again),
-    grouped-query heads and the model's own scale are kept. Dropout of attention removes whole
-    values, as in `attention.RandomFeatureAttention`. Causal Hugging Face models keep a state of
-    constant size where they keep keys and values otherwise: `generate` takes the same time for
-    every token.
+    Supported are Hugging Face models whose attention is chosen by `attn_implementation`, timm's
+    models with `fused_attn`, such as its Vision Transformers, and `nn.MultiheadAttention` in any
+    model, such as torchvision's Vision Transformers. Padding, causal masks, packed sequences
+    (`position_ids` that begin again), grouped-query heads and the model's own scale are kept.
+    Dropout of attention removes whole values, as in `attention.RandomFeatureAttention`. Causal
+    Hugging Face models keep a state of constant size where they otherwise cache keys and values:
+    `generate` takes the same time for every token.
 
     Weights and keys of the state dict do not change, so states load in both directions. Random
     vectors are determined by the seed; save fitted parameters with the states of `feature_maps`.
@@ -97,7 +97,7 @@ def replace(
 def _replaced(model: nn.Module, seed: int, settings: dict[str, Any]) -> int:
     """Replace all attention and return the number of layers."""
     found = 0
-    for kind in (hugging_face, vision):
+    for kind in (hugging_face, timm):
         found += kind.replace(model, seed + found, settings)
     for owner in list(model.modules()):
         for name, part in list(owner.named_children()):
@@ -112,7 +112,7 @@ def _replaced(model: nn.Module, seed: int, settings: dict[str, Any]) -> int:
 def restore(model: Model) -> Model:
     """Return the model to softmax attention, in place, with its present weights."""
     hugging_face.restore(model)
-    vision.restore(model)
+    timm.restore(model)
     for owner in list(model.modules()):
         for name, part in list(owner.named_children()):
             if isinstance(part, RandomFeatureAttention):
