@@ -331,7 +331,7 @@ class SeeingPolicy(Rebuilt):
     def act(self, observation: Any) -> Any:
         """The action for one observation, in the format of the action space."""
         with torch.inference_mode():
-            action = self._acted(self._one(self._repaired(observation)))
+            action = self._acted(self.seen(observation))
             with component("controller"):
                 return self.head.given(action[0])
 
@@ -363,18 +363,18 @@ class SeeingPolicy(Rebuilt):
         with component("controller"):
             return (decision.action(),)
 
-    def _repaired(self, observation: Any) -> Any:
-        if self.repair is None:
-            return observation
-        with component("repair"):
-            return self.repair(observation)
+    def seen(self, observation: Any) -> dict[str, Tensor]:
+        """The parts of an observation from the environment, repaired, each (1, ...)."""
+        if self.repair is not None:
+            with component("repair"):
+                observation = self.repair(observation)
+        return self._one(observation)
 
     def decide_one(self, observation: Any) -> Decision:
         """The decision, a batch of one, for an observation from the environment; its action counts
         as taken.
         """
-        seen = self._one(self._repaired(observation))
-        decision, self._memory = self.decided(seen, self._memory)
+        decision, self._memory = self.decided(self.seen(observation), self._memory)
         return decision
 
     def decided(

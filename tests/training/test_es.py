@@ -101,6 +101,23 @@ def test_warm_start(job, tmp_path, capsys):
     )  # fmt: skip
 
 
+def test_sampled_actions_resume_bit_for_bit_and_the_centre_takes_the_best(tmp_path):
+    """CartPole, resumed and not; greedy candidates earn otherwise."""
+    pole = {
+        "env_id": "CartPole-v1", "iterations": 2, "popsize": 4, "workers": 1, "terrains": 1,
+        "center_terrains": 1, "policy": {"hidden": []},
+    }  # fmt: skip
+    greedy = train(es, pole, tmp_path / "greedy")
+    pole["sample_actions"] = True
+    whole = train(es, pole, tmp_path / "whole")
+    run = train(es, pole, tmp_path / "run", "--set", "iterations=1")
+    assert es.main(["--resume", str(run), "--set", "iterations=2"]) == 0
+    same_results(whole, run)
+    (first, *_), (other, *_) = metrics(whole), metrics(greedy)
+    assert first["center_reward"] == other["center_reward"]
+    assert first["reward_mean"] != other["reward_mean"]
+
+
 MISTAKES = [
     ({"popsize": 5}, "popsize must be even with searcher.name = pgpe"),
     ({"popzise": 4}, "unknown key popzise; the keys known there are advance_at"),
@@ -116,6 +133,10 @@ MISTAKES = [
 ]
 STONES = {"env_id": "SteppingStones-v0", "env": {}, "curriculum": []}
 MISTAKES += [
+    (
+        {"env_id": "Pendulum-v1", "env": {}, "curriculum": [], "sample_actions": True},
+        "sample_actions must be false for Pendulum-v1: the policy's actions are numbers",
+    ),
     (STONES | {"env": {"gap_m": [0.1, 0.9]}}, "gap_m must be [low, high]"),
     (STONES | {"env": {"gap": 0.1}}, "unknown key env.gap; the keys known there are"),
     (STONES | {"curriculum": [{"gap_m": [0.1, 0.5]}]}, "curriculum.0"),

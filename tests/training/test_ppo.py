@@ -9,9 +9,10 @@ from gymnasium import spaces
 from torch.distributions import Categorical, Normal
 
 from policies.common.heads import head_for
+from policies.common.sampling import draw
 from tests.helpers import metrics, refused, train
 from tests.training.test_es import TOY
-from training.algorithms.exploration import Explorer, Task, draw, log_probability
+from training.algorithms.exploration import Explorer, Task, log_probability
 from training.algorithms.ppo_config import PPOConfig
 from training.algorithms.registry import load_any_config
 from training.io import checkpoint

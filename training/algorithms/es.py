@@ -13,6 +13,7 @@ from pydantic.dataclasses import dataclass
 
 import envs
 from policies.common.feature_maps import map_state
+from policies.common.sampling import Sampled
 from training.algorithms import searchers
 from training.algorithms.es_config import MOST_FOR_FULL_COVARIANCE, AutoConfig, ESConfig
 from training.algorithms.feature_maps import OBSERVATIONS, evenly, is_due, sound
@@ -89,6 +90,13 @@ class EvolutionStrategies(Algorithm[ESConfig]):
             self.searcher = searchers.build(config.searcher, parameters, config.popsize)
         except ValueError as error:
             raise UserError(str(error)) from None
+        if config.sample_actions:
+            try:
+                Sampled(self.policy)
+            except ValueError as error:
+                raise UserError(
+                    f"sample_actions must be false for {config.env_id}: {error}"
+                ) from None
 
     def restore(self, start: Checkpoint, saved: ESSaved) -> None:
         """Set the searcher to its state; raises UserError for another searcher's."""
@@ -140,7 +148,7 @@ class EvolutionStrategies(Algorithm[ESConfig]):
         for index, candidate in enumerate([candidate.clone() for candidate in self._population]):
             group = _FIRST_PAIR + index // 2 if pairs else _POPULATION
             tasks += [
-                Task(candidate, statistics, seed, options, maps)
+                Task(candidate, statistics, seed, options, maps, sample=config.sample_actions)
                 for seed in self.seeds(group, config.terrains)
             ]
         return tasks

@@ -92,6 +92,10 @@ class ESConfig(JobConfig):
     """Candidates that share terrains (and noise): 2i and 2i + 1, or all."""
     center_terrains: int = Field(default=2, ge=1, le=10_000)
     """Episodes of the centre an iteration; their mean is `center_reward`."""
+    sample_actions: bool = False
+    """Whether candidates draw each categorical choice by its logits instead of taking the most
+    probable one: a sparse reward is then found by chance, and more probable choices are better
+    candidates. The centre takes the most probable one. For actions with choices alone."""
     ray_address: str | None = None
     """Run them on this Ray cluster ("auto", "host:6379"), started with a token; null: here."""
     init_from: str | None = None

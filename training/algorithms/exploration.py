@@ -17,27 +17,12 @@ from torch import Tensor
 import envs
 from policies.common.heads import Decision
 from policies.common.observation import copied
+from policies.common.sampling import draw, take
 from training.algorithms.workers import EpisodeTask, PolicyWorker
 from training.collect.checked import TERMS, EnvironmentFault
 from training.collect.episode import Episode
 
 _LOG_TWO_PI = float(np.log(2 * np.pi))
-
-
-def draw(
-    decision: Decision, log_std: Tensor, generator: torch.Generator, temperature: float = 1.0
-) -> Tensor:
-    """Draw samples (batch, choices + numbers); logits of choices are divided by the temperature.
-    Raises FloatingPointError if a decision is not finite."""
-    if not all(bool(part.isfinite().all()) for part in (decision.means(), *decision.choices())):
-        raise FloatingPointError("the policy's output has numbers that are not finite")
-    chosen = [
-        torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)
-        for logits in decision.choices()
-    ]
-    means = decision.means()
-    noise = torch.randn(means.shape, generator=generator)
-    return torch.cat([*(one.to(means.dtype) for one in chosen), means + log_std.exp() * noise], -1)
 
 
 def log_probability(
@@ -128,10 +113,8 @@ class _Trying:
         decision, head = self._policy.decide_one(observation), self._policy.head
         sample = draw(decision, self._log_std, self._generator, self._temperature)
         self.samples.append(sample[0].numpy())
-        count = len(decision.choices())
-        action = head.given(head.explored(sample[:, :count].long(), sample[:, count:])[0])
+        action = take(self._policy, sample, len(decision.choices()))
         taken = torch.as_tensor(action).unsqueeze(0)
-        self._policy.took(taken)
         coded = self._policy.config.last_action
         self.last.append(head.code(taken)[0].float().numpy() if coded else self.last[0])
         return action

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 import policies
 from policies.common.observation import copied
+from policies.common.sampling import Sampled
 from training.algorithms.feature_maps import evenly
 from training.collect.environments import make_env
 from training.collect.episode import Episode, Policy, run_episode
@@ -47,6 +48,8 @@ class Task:
     """Parameters of feature maps fitted since the pool was opened; may be empty."""
     kept: int = 0
     """How many of the observations seen the outcome is to hold."""
+    sample: bool = False
+    """Whether choices are drawn by their logits, with the episode's seed."""
     __str__ = EpisodeTask.__str__
 
 
@@ -119,6 +122,7 @@ class EpisodeWorker(PolicyWorker):
     def __init__(self, state: dict[str, Tensor], *others: Any) -> None:
         super().__init__(*others)
         self._policy.load_state_dict(state)
+        self._sampled: Sampled | None = None
 
     def run(self, task: Task) -> Outcome:
         """Run a task's episode. Raises FloatingPointError for NaN from policy or reward."""
@@ -130,13 +134,23 @@ class EpisodeWorker(PolicyWorker):
         seen: list[dict[str, np.ndarray]] = []
 
         def keep(env: Any, observation: Any, action: Any, reward: float, policy: Any) -> None:
-            measured.append(policy.measured(observation))
+            measured.append(self._policy.measured(observation))
             if task.kept:
                 seen.append(copied(observation))
 
         with torch.no_grad():
-            episode = self.episode(self._policy, task, options=task.options, on_step=keep)
+            episode = self.episode(self._player(task), task, options=task.options, on_step=keep)
         empty = policies.RunningStatistics.empty(len(measured[0]))
         statistics = empty.update(np.stack(measured))
         kept = [seen[i] for i in evenly(len(seen), task.kept)]
         return Outcome(episode, statistics, kept)
+
+    def _player(self, task: Task) -> Policy:
+        """The policy itself, or with sampled actions."""
+        if not task.sample:
+            policy: Policy = self._policy
+            return policy
+        if self._sampled is None:
+            self._sampled = Sampled(self._policy)
+        self._sampled.seed(task.seed)
+        return self._sampled
