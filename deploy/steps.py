@@ -140,7 +140,7 @@ def step_of(policy: nn.Module, observation_space: Any, action_space: Any) -> Ste
     """
     if not isinstance(policy, SeeingPolicy | VisionPerformerPolicy):
         raise ValueError(
-            "a policy to be exported must be an implicit_attention, place_memory or "
+            "a policy to be exported must be an implicit_attention, place_memory, cnn or "
             f"vision_performer one, got {type(policy).__name__}"
         )
     if isinstance(policy, PlaceMemoryPolicy) and policy.config.memory == "exact":

@@ -8,6 +8,7 @@ From an observation to an action, in this order:
 | `common.policy_inputs` | what the settings make of both: images, tokens, inputs |
 | `implicit_attention.tokens` | images as tokens of pixels, with their places |
 | `vision_performer.encoder` | tokens of the implicit Vision-Performer |
+| `cnn.policy` | convolutions, without tokens and attention |
 | `implicit_attention.selection` | attention scores of tokens, and which are kept |
 | `common.controllers` | attention output and vector to numbers |
 | `common.heads`, `footholds.head` | numbers to an action of any space |
@@ -25,6 +26,8 @@ from foveate_extras import needs, require, require_python
 require_python("policies")
 
 if TYPE_CHECKING:
+    from policies.cnn.config import CNNPolicyConfig
+    from policies.cnn.policy import CNNPolicy
     from policies.common.building import build, build_for
     from policies.common.compiled import compile_act
     from policies.common.kinds import CONFIGS, AnyPolicyConfig, CustomPolicyConfig, PolicySettings
@@ -49,6 +52,8 @@ __all__ = [
     "CONFIGS",
     "AnyPolicyConfig",
     "Blind",
+    "CNNPolicy",
+    "CNNPolicyConfig",
     "CustomPolicyConfig",
     "ImplicitAttentionPolicy",
     "LearnedSelection",
@@ -76,6 +81,8 @@ __all__ = [
 require("policies", "train", "gymnasium", "numpy", "pydantic")
 
 _MODULES = {
+    "cnn.config": ("CNNPolicyConfig",),
+    "cnn.policy": ("CNNPolicy",),
     "common.building": ("build", "build_for"),
     "common.compiled": ("compile_act",),
     "implicit_attention.config": ("PolicyConfig",),

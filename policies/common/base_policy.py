@@ -57,7 +57,7 @@ class SeeingPolicy(Rebuilt):
         inputs: how the policy interprets spaces and geometry.
         head: reads the controller's numbers as an action.
         normaliser: normaliser of the observation's vector and the images' running statistics.
-        tokens: cuts images into tokens; None without images.
+        tokens: cuts images into tokens; None without images, or where they are convolved.
         controller: set by the subclass.
     """
 
@@ -79,7 +79,7 @@ class SeeingPolicy(Rebuilt):
             self.repair = DepthRepair(config.repair == "full", inputs.observations.image_parts)
         self.normaliser = RunningNormaliser(inputs.measured)
         self.tokens: PatchTokens | None = None
-        if inputs.images:
+        if inputs.tokens:
             self.tokens = PatchTokens(
                 inputs.cut,
                 config.patch, config.stride, config.edges, config.standardise,

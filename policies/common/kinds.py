@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import ConfigDict, Discriminator, Tag, model_validator
 from pydantic.dataclasses import dataclass
 
+from policies.cnn.config import CNNPolicyConfig
 from policies.common.settings import COMPONENT, ComponentName, entry_points, is_name, name_of
 from policies.implicit_attention.config import PolicyConfig
 from policies.place_memory.config import PlaceMemoryConfig
@@ -56,16 +57,22 @@ class CustomPolicyConfig:
 
 OwnPolicyConfig = CustomPolicyConfig
 """Former name."""
-CONFIGS: dict[str, type[PolicyConfig] | type[PlaceMemoryConfig] | type[VisionPolicyConfig]] = {
+CONFIGS: dict[str, type[Any]] = {
     "implicit_attention": PolicyConfig,
     "place_memory": PlaceMemoryConfig,
     "vision_performer": VisionPolicyConfig,
+    "cnn": CNNPolicyConfig,
 }
 """Settings of each kind of policy by its `name`; settings without a name are the first's, and a
 vision_performer whose `form` is pooled has `PooledPolicyConfig`."""
 
 AnyPolicyConfig = (
-    PolicyConfig | PlaceMemoryConfig | PooledPolicyConfig | VisionPolicyConfig | CustomPolicyConfig
+    PolicyConfig
+    | PlaceMemoryConfig
+    | PooledPolicyConfig
+    | VisionPolicyConfig
+    | CNNPolicyConfig
+    | CustomPolicyConfig
 )
 """Settings of any policy."""
 
@@ -109,6 +116,7 @@ PolicySettings = Annotated[
     Annotated[PolicyConfig, Tag("implicit_attention")]
     | Annotated[PlaceMemoryConfig, Tag("place_memory")]
     | Annotated[PooledPolicyConfig, Tag("vision_performer")]
+    | Annotated[CNNPolicyConfig, Tag("cnn")]
     | Annotated[CustomPolicyConfig, Tag(COMPONENT)],
     Discriminator(_tag),
 ]

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from policies.cnn.config import CNNPolicyConfig
 from policies.common.geometry import Geometry, published
 from policies.common.heads import FootholdHead, head_for
 from policies.common.observation import Observations, prepared
@@ -35,7 +36,7 @@ class PolicyInputs:
         places: plan of a memory of places; None without one.
         head: reads the controller's numbers as an action.
         tokens, size, pixels: tokens of all images, values of one, and numbers of the images.
-        outputs: number of values that a controller without images receives from attention.
+        outputs: number of values that a controller without images receives of them.
 
     Raises:
         ValueError: for an incompatible combination.
@@ -95,6 +96,9 @@ class PolicyInputs:
     def _count(self, config: SeeingConfig) -> None:
         self.tokens = self.size = self.outputs = self.pixels = 0
         if not self.images:
+            return
+        if isinstance(config, CNNPolicyConfig):
+            self.outputs = config.features_dim
             return
         grids = [
             grid_of(count, shape, config.patch, config.stride, config.edges)

@@ -26,6 +26,7 @@ POLICIES = {
     "Vision-Performer pooled": {**PERFORMER, "form": "pooled"},
     "Vision-Performer pooled lstm": {**PERFORMER, "form": "pooled", "controller": "lstm"},
     "Vision-Performer implicit": IMPLICIT,
+    "CNN": {"name": "cnn"},
     "custom policy": {"name": f"{PARTS}:Cloned", "gain": 0.5},
     "custom controller": {**IAP, "controller": f"{PARTS}:Line"},
     "custom recurrent controller": {**IAP, "controller": f"{PARTS}:Counting"},

@@ -89,9 +89,9 @@ class PPOConfig(JobConfig):
         policy = self.policy
         if isinstance(policy, policies.CustomPolicyConfig):
             raise ValueError(
-                "policy.name must be implicit_attention or vision_performer in training.ppo, which "
-                f"needs to know what its policy could have decided, got {policy.name}; training.es "
-                "takes it, and policy.controller may be a custom one"
+                "policy.name must be implicit_attention, vision_performer or cnn in training.ppo, "
+                "which needs to know what its policy could have decided, got "
+                f"{policy.name}; training.es takes it, and policy.controller may be a custom one"
             )
         if isinstance(policy, policies.PlaceMemoryConfig) and policy.memory != "none":
             raise ValueError(
@@ -115,9 +115,7 @@ class PPOConfig(JobConfig):
         return self
 
 
-def critic_settings(
-    config: PPOConfig, source: str | Path
-) -> policies.PolicyConfig | policies.PlaceMemoryConfig | policies.PooledPolicyConfig:
+def critic_settings(config: PPOConfig, source: str | Path) -> Any:
     """The critic's settings. UserError names the `source` when something is wrong with them."""
     plain = configuration.dump(config.policy)
     changed = {**plain, "standardise": False, "last_action": False, "bins": None}
@@ -133,9 +131,7 @@ def critic_settings(
             f"{source}: the critic sees the present alone, as it is, so critic.last_action must be "
             f"false and critic.repair none, got {settings.last_action} and {settings.repair}"
         )
-    found: policies.PolicyConfig | policies.PlaceMemoryConfig | policies.PooledPolicyConfig
-    found = settings
-    return found
+    return settings
 
 
 PPO = Trainer(

@@ -352,10 +352,9 @@ def with_former_layout(settings: Any, env: gymnasium.Env, checkpoint: Checkpoint
 
 def with_repair(settings: Any, repair: Repair, whose: str | Path) -> Any:
     """A policy's settings with another repair; raises UserError for a policy without repair."""
-    import policies
+    from policies.common.settings import SeeingConfig
 
-    seeing = policies.PolicyConfig | policies.PlaceMemoryConfig | policies.PooledPolicyConfig
-    if not isinstance(settings, seeing):
+    if not isinstance(settings, SeeingConfig):
         raise UserError(f"repair {repair}: {whose} is a {settings.name}, which has none")
     return dataclasses.replace(settings, repair=repair)
 

@@ -1,0 +1,1 @@
+"""A convolutional policy, without attention: see `policies.cnn.policy`."""
