@@ -9,6 +9,7 @@ the beginning or from the newest checkpoint. A model of an experiment has no env
 """
 
 import dataclasses
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -82,6 +83,10 @@ class BaseAlgorithm:
     def describe(self) -> str:
         """Describe the training in a few words, for the first line of output; empty: no line."""
         return ""
+
+    def choices(self) -> Sequence[str]:
+        """Lines printed after that: what settings left to the program, and why."""
+        return ()
 
     def setup(self, run: Path) -> None:
         """Called once, in every process of a group, when training in `run` starts."""
@@ -185,6 +190,18 @@ class Algorithm(BaseAlgorithm, Generic[C]):
 
     def describe(self) -> str:
         return f"{sum(p.numel() for p in self.policy.parameters())} parameters"
+
+    def choices(self) -> Sequence[str]:
+        """The policy's parts, then workers and device."""
+        config: Any = self.config
+        parts = getattr(self.policy, "described", list)()
+        device = getattr(config, "device", "cpu")
+        if device == "cpu" and hasattr(config, "device") and torch.cuda.is_available():
+            device += " (this machine has a GPU: device=cuda)"
+        return (
+            f"policy {config.policy.name}: {', '.join(parts) or 'a custom one'}",
+            f"{self.workers} workers on {len(os.sched_getaffinity(0))} cores, device {device}",
+        )
 
     def first(self) -> None:
         """Collect what a new run needs before its first checkpoint."""
@@ -335,7 +352,7 @@ def run_loop(algorithm: BaseAlgorithm, run: Path) -> None:
     """Run all iterations that are left, in a directory that exists."""
     progress, group = algorithm.progress, current_group()
     if group.is_first and (what := algorithm.describe()):
-        print(f"{what}, in {run}", flush=True)
+        print(f"{what}, in {run}", *algorithm.choices(), sep="\n", flush=True)
     if algorithm.finished:
         return
     algorithm.setup(run)

@@ -100,6 +100,16 @@ class CNNPolicy(SeeingPolicy):
             self.dense_layer.weight.mul_(math.sqrt(2))
         self.controller = self.dense(generator)
 
+    def described(self) -> list[str]:
+        """What the policy made of its settings and spaces, a few words each."""
+        layers = [
+            " ".join(f"{c.out_channels}x{c.kernel_size[0]}x{c.kernel_size[1]}" for c in one.layers)
+            for one in self.convolutions
+        ]
+        chosen = "" if self.config.convolutions else " (by the images' size)"
+        seen, *others = super().described()
+        return [seen, f"convolutions {' and '.join(layers)}{chosen}", *others]
+
     def given(self, observations: Mapping[str, Tensor]) -> Tensor:
         """Inputs of the controller, except the last action, (batch, k)."""
         with component("encoder"):

@@ -111,6 +111,18 @@ class SeeingPolicy(Rebuilt):
             made.output.weight.mul_(self.config.init_output)
         return made
 
+    def described(self) -> list[str]:
+        """What the policy made of its settings and spaces, a few words each."""
+        images = [
+            f"{i.shape[1]} x {i.shape[2]} x {i.count * i.shape[0]}" for i in self.inputs.images
+        ]
+        seen = f"images of {' and '.join(images)}" if images else "no images, so no attention"
+        kind = self.config.acts_by
+        if kind == "auto":
+            geometry = "the robot's geometry names feet and cameras"
+            kind = f"vote (auto: {geometry})" if self.inputs.votes is not None else "mlp (auto)"
+        return [seen, f"controller {kind}", self.head.described]
+
     def _attended(self, tokens: PatchTokens, observations: Mapping[str, Tensor]) -> Tensor:
         """Attention output (batch, k) for observations, each part (batch, ...)."""
         raise NotImplementedError

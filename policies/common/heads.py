@@ -53,6 +53,8 @@ class Head(Protocol):
     """Numbers of an action as `code` gives it."""
     judged: tuple[int, ...]
     """Which number of the action each of a decision's choices is, and then each of its means."""
+    described: str
+    """The kind of actions, in a few words."""
 
     def __call__(self, numbers: Tensor) -> Decision:
         """The decisions for a batch."""
@@ -79,6 +81,7 @@ class FootholdHead:
         self.size = footholds.legs * OFFSETS + 1 + len(self.others)
         self.coded = footholds.actions
         self.judged = (*footholds.forward, footholds.speed, *self.others)
+        self.described = f"footholds of {footholds.legs} legs"
 
     def __call__(self, numbers: Tensor) -> FootholdVotes:
         votes = self.plan.legs * OFFSETS
@@ -117,6 +120,7 @@ class BoxHead:
         self._space = space
         self.size = self.coded = math.prod(space.shape)
         self.judged = tuple(range(self.coded))
+        self.described = f"actions of {self.coded} numbers"
         low, high = (
             torch.as_tensor(bound.astype(np.float64).flatten()).float()
             for bound in (space.low, space.high)
@@ -206,6 +210,7 @@ class BinnedHead(BoxHead):
         self.bins = tuple(bins[i] for i in self.binned)
         self.judged = (*self.binned, *self.regressed)
         self.size = sum(self.bins) + len(self.regressed)
+        self.described += f", {len(self.binned)} of them chosen among bins"
 
     def __call__(self, numbers: Tensor) -> "BinnedDecision":  # type: ignore[override]
         return BinnedDecision(self, numbers)
@@ -276,6 +281,7 @@ class ChoiceHead:
         self._space, self.choices = space, choices
         self.size = self.coded = sum(choices)
         self.judged = tuple(range(len(choices)))
+        self.described = f"actions among {' x '.join(map(str, choices[:4]))} choices"
         self.start = torch.as_tensor(np.asarray(start)).long().flatten().expand(len(choices))
 
     def __call__(self, numbers: Tensor) -> "ChoiceDecision":

@@ -101,13 +101,17 @@ def test_warm_start(job, tmp_path, capsys):
     )  # fmt: skip
 
 
-def test_sampled_actions_resume_bit_for_bit_and_the_centre_takes_the_best(tmp_path):
+def test_sampled_actions_resume_bit_for_bit_and_the_centre_takes_the_best(tmp_path, capsys):
     """CartPole, resumed and not; greedy candidates earn otherwise."""
     pole = {
         "env_id": "CartPole-v1", "iterations": 2, "popsize": 4, "workers": 1, "terrains": 1,
         "center_terrains": 1, "policy": {"hidden": []},
     }  # fmt: skip
     greedy = train(es, pole, tmp_path / "greedy")
+    begun = capsys.readouterr().out
+    assert "\npolicy implicit_attention: no images, so no attention, controller mlp" in begun
+    assert "2 choices, the best taken (sample_actions=true draws them" in begun
+    assert "\n1 workers on " in begun
     pole["sample_actions"] = True
     whole = train(es, pole, tmp_path / "whole")
     run = train(es, pole, tmp_path / "run", "--set", "iterations=1")

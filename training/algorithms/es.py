@@ -13,6 +13,7 @@ from pydantic.dataclasses import dataclass
 
 import envs
 from policies.common.feature_maps import map_state
+from policies.common.heads import ChoiceHead
 from policies.common.sampling import Sampled
 from training.algorithms import searchers
 from training.algorithms.es_config import MOST_FOR_FULL_COVARIANCE, AutoConfig, ESConfig
@@ -124,6 +125,17 @@ class EvolutionStrategies(Algorithm[ESConfig]):
             f"{count} parameters, cmaes with {kind} covariance (searcher.name = auto: full up to "
             f"{MOST_FOR_FULL_COVARIANCE} parameters)"
         )
+
+    def choices(self) -> list[str]:
+        """The policy's parts and whether actions are drawn, then workers and device."""
+        policy, *others = super().choices()
+        if isinstance(getattr(self.policy, "head", None), ChoiceHead):
+            policy += (
+                ", drawn by their probabilities"
+                if self.config.sample_actions
+                else ", the best taken (sample_actions=true draws them, for sparse rewards)"
+            )
+        return [policy, *others]
 
     def make_worker(self) -> Any:
         return partial(EpisodeWorker, self.policy.state_dict(), *self.settings)
