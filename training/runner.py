@@ -194,7 +194,7 @@ class Algorithm(BaseAlgorithm, Generic[C]):
     def choices(self) -> Sequence[str]:
         """The policy's parts, then workers and device."""
         config: Any = self.config
-        parts = getattr(self.policy, "described", list)()
+        parts: list[str] = getattr(self.policy, "described", list)()
         device = getattr(config, "device", "cpu")
         if device == "cpu" and hasattr(config, "device") and torch.cuda.is_available():
             device += " (this machine has a GPU: device=cuda)"

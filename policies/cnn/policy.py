@@ -103,8 +103,8 @@ class CNNPolicy(SeeingPolicy):
     def described(self) -> list[str]:
         """What the policy made of its settings and spaces, a few words each."""
         layers = [
-            " ".join(f"{c.out_channels}x{c.kernel_size[0]}x{c.kernel_size[1]}" for c in one.layers)
-            for one in self.convolutions
+            " ".join(f"{channels}x{kernel}x{kernel}" for channels, kernel, _ in one)
+            for one in (self.config.layers(*shape[1:]) for _, shape in self.inputs.cut)
         ]
         chosen = "" if self.config.convolutions else " (by the images' size)"
         seen, *others = super().described()
