@@ -178,7 +178,7 @@ def compare(
     compared = _Compared(policy, step, run, parity, decisions, ports)
     try:
         while parity.decisions < decisions:
-            episode = run_episode(env, compared, seed + len(parity.episodes))
+            episode = run_episode(env, compared, seed + len(parity.episodes), simulated=False)
             parity.episodes.append(episode.success)
     except _Enough:
         pass

@@ -15,6 +15,7 @@ with needs("envs", "sim", "gymnasium", "numpy", "pydantic"):
 
 __all__ = [
     "BIMANUAL_SWEEP",
+    "RECORDED_SPACES",
     "STEPPING_STONES",
     "Outcome",
     "Task",
@@ -27,6 +28,8 @@ __all__ = [
 
 BIMANUAL_SWEEP = "BimanualSweep-v0"
 """Gymnasium's id of the task of sweeping."""
+RECORDED_SPACES = "RecordedSpaces-v0"
+"""Gymnasium's id of the spaces of a dataset, without a simulator."""
 STEPPING_STONES = "SteppingStones-v0"
 """Gymnasium's id of the task of walking over stones."""
 

@@ -1,7 +1,9 @@
 """Other people's demonstrations: each format gives the numbers that were written, or a sentence."""
 
 import io
+import json
 import tracemalloc
+import warnings
 import zipfile
 from functools import partial
 from importlib.util import find_spec
@@ -10,8 +12,11 @@ import h5py
 import numpy as np
 import pytest
 import torch
+import yaml
+from gymnasium.utils.env_checker import check_env
 
-from tests.helpers import metrics, refused, same_results, train
+from deploy import export
+from tests.helpers import metrics, refused, run_command, same_results, train
 from tests.training import picture_env  # noqa: F401
 from tests.training.dataset_files import (
     CAMERA,
@@ -21,7 +26,7 @@ from tests.training.dataset_files import (
     write_robomimic,
     write_video,
 )
-from training import bc
+from training import bc, evaluate, rollout
 from training.collect.environments import make_env
 from training.demonstrations.dataset import Dataset, evenly_held_out, open_source
 from training.io import checkpoint
@@ -215,6 +220,63 @@ def test_the_command_says_it_in_a_sentence(job, tmp_path, capsys):
     refused(
         capsys, bc, ["--config", job(demonstrations_rate_hz=3.0)],
         "demonstrations_rate_hz must be left out where demonstrations is null",
+    )  # fmt: skip
+
+
+def test_a_dataset_without_a_simulator_is_learned_and_exported(tmp_path, monkeypatch, capsys):
+    """The run holds the spaces: neither the dataset nor a simulator is needed afterwards."""
+    pytest.importorskip("onnxruntime")
+    monkeypatch.chdir(tmp_path)
+    data = write_robomimic(tmp_path / "data.hdf5", made_episodes(4), rate_hz=25)
+    small = {**SMALL, "env_id": "RecordedSpaces-v0", "demonstrations": str(data)}
+    run = train(bc, small, tmp_path / "run")
+    assert "deploy.export" in (said := capsys.readouterr().out)
+    assert "training.rollout" not in said
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    assert config["demonstrations_keys"] == {
+        "agentview_image": "agentview_image", "robot0_eef_pos": "robot0_eef_pos",
+        "actions": "action",
+    }  # fmt: skip
+    with make_env(config["env_id"], config["env"]) as env:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its advice on ranges
+            check_env(env.unwrapped, skip_render_check=True)
+        every = np.concatenate([episode["action"] for episode in made_episodes(4)])
+        assert (env.action_space.low < every.min(0)).all()
+        assert (every.max(0) < env.action_space.high).all()
+        assert env.metadata["render_fps"] == 25
+    assert np.isnan(float(metrics(run)[1]["success"]))
+    whole = train(bc, {**small, "iterations": 3}, tmp_path / "whole")
+    assert run_command(bc, "--resume", run, "--set", "iterations=3") == 0
+    same_results(run, whole)
+    data.unlink()
+    for command in (evaluate, rollout):
+        refused(capsys, command, [run], "has the spaces of a dataset and no simulator, so no epi")
+    assert run_command(export, run, "--observations", "5") == 0
+    assert json.loads((tmp_path / "exported/run/contract.json").read_text())["rate_hz"] == 25
+
+
+@pytest.mark.parametrize(
+    ("env", "keys", "sentence"),
+    [
+        ({}, {"agentview_imag": "camera"}, "demonstrations_keys names 'agentview_imag', but"),
+        ({"action": {"shape": [3], "dtype": "float16"}}, {}, "dtype must be one of uint8, int32"),
+        ({"action": {"shape": [3], "low": [0, 1]}}, {}, "low must have 1 or 3 numbers, got 2"),
+        ({"action": {"shape": [3], "low": [2], "high": [1]}}, {}, "low must be at most high"),
+        ({"action": {"shape": [2**20, 2**20]}}, {}, "shape must hold at most"),
+    ],
+)
+def test_spaces_that_cannot_be_are_one_sentence(job, tmp_path, capsys, env, keys, sentence):
+    data = write_robomimic(tmp_path / "data.hdf5", made_episodes(2))
+    more = {"observation": {"x": {"shape": [3]}}} if env else {}
+    config = job(
+        env_id="RecordedSpaces-v0", env={**env, **more}, demonstrations=str(data),
+        demonstrations_keys=keys,
+    )  # fmt: skip
+    refused(capsys, bc, ["--config", config], sentence)
+    refused(
+        capsys, bc, ["--config", job(env_id="RecordedSpaces-v0")],
+        "RecordedSpaces-v0 needs an observation and an action, which training.bc fills in where",
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
+import envs
 from training.algorithms.trainer import STRICT, JobConfig, Trainer
 from training.command.errors import command_line, preset
 from training.io.overrides import assignment
@@ -21,7 +22,7 @@ class BCConfig(JobConfig):
     demonstrations: str | None = None
     """What to clone: a LeRobotDataset (v2.1, v3.0), a file of robomimic's, a folder of npz files,
     or what `training.demos` recorded; null: the environment's expert, which also labels rollouts.
-    """
+    env_id RecordedSpaces-v0 needs no simulator."""
     demonstrations_keys: dict[str, str] = field(default_factory=dict)
     """Part of the observation, or `action`, by name in these files, as in {observation.images.top:
     camera, observation.state: proprio}; parts without one are matched by name."""
@@ -78,12 +79,20 @@ class BCConfig(JobConfig):
                     "demonstrations_keys and demonstrations_rate_hz must be left out where "
                     "demonstrations is null"
                 )
+        elif self.env_id == envs.RECORDED_SPACES and not self.env.get("observation"):
+            from training.demonstrations.dataset import open_source, spaces_of
+
+            found, keys = spaces_of(open_source(self.demonstrations), self.demonstrations_keys)
+            object.__setattr__(self, "env", {**self.env, **found})
+            object.__setattr__(self, "demonstrations_keys", keys)
         return self
 
 
 def _following(config: BCConfig, run: Path) -> list[tuple[str, str]]:
     from training.collect.environments import DEFAULT, same  # late, as --help does not need it
 
+    if config.env_id == envs.RECORDED_SPACES:
+        return [(command_line("deploy.export", run), "write it for a robot")]
     if not same(config.env_id, DEFAULT):  # the preset's environment
         return []
     finetune = preset("stepping_stones_finetune.yaml")

@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import envs
 from training.algorithms.registry import find_trainers, load_any_config, trainer_of
 from training.algorithms.trainer import JobConfig, Trainer, describe_job
 from training.command.errors import command_line
@@ -170,11 +171,11 @@ def print_next(
     words = [str(run), *(["--env", env_id] if ":" in env_id else [])]
     for name in custom:
         words += ["--custom", name]
-    commands = (
+    played = (
         (command_line("training.rollout", *words, "--video", "episode.mp4"), "see it"),
         (command_line("training.evaluate", *words), "measure it on unseen seeds"),
-        *commands,
     )
+    commands = (*(() if env_id == envs.RECORDED_SPACES else played), *commands)
     print(f"done: {iterations} iterations in {run}; next:")
     for command, purpose in commands:
         print(f"  {command}  # {purpose}")

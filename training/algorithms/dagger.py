@@ -118,7 +118,11 @@ class DAgger(Algorithm[BCConfig]):
     @property
     def opens_pool(self) -> bool:  # type: ignore[override]
         """Whether episodes are run at all."""
-        return self.config.episodes > 0
+        return self._plays
+
+    @property
+    def _plays(self) -> bool:
+        return self.config.episodes > 0 and not self.env.metadata.get("spaces_only")
 
     def setup(self, run: Path) -> None:
         """Read the demonstrations collected by the run."""
@@ -202,7 +206,7 @@ class DAgger(Algorithm[BCConfig]):
     def tasks(self, outcomes: Sequence[Played]) -> list[Task]:
         """Episodes of the policy or, before the first iteration, of the expert with noise."""
         config = self.config
-        if outcomes:
+        if outcomes or not self._plays:
             return []
         if self.progress.iteration == 0:
             noise = config.disturbance, config.disturbance_steps
@@ -226,7 +230,7 @@ class DAgger(Algorithm[BCConfig]):
 
     def summary(self, row: dict[str, float], seconds: float) -> str:
         end = f"held out {row['val_loss']:.3g}"
-        if self.config.episodes:
+        if self._plays:
             end = f"success {row['success']:.2f}"
         return f"loss {row['loss']:.3g}, {end}"
 

@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 
 import envs
+from training.command.errors import UserError
 
 ONCE = "success_once"
 """Key of `info` in an episode that succeeded for a while, but not at the end."""
@@ -64,13 +65,20 @@ def run_episode(
     *,
     options: dict[str, Any] | None = None,
     on_step: OnStep | None = None,
+    simulated: bool = True,
 ) -> Episode:
     """Run one episode of `policy` in `env`, from `reset(seed=seed, options=options)` to its end.
 
     `on_step(env, observation, action, reward, policy)` is called after every step with the
     observation that the action answers. Raises PolicyError when an action is not finite, before
     the environment sees it, and FloatingPointError when the rewards do not add up to a number.
+    UserError where the environment has no simulator but spaces alone, unless `simulated` is False.
     """
+    if simulated and env.metadata.get("spaces_only"):
+        raise UserError(
+            f"{envs.name_of(env)} has the spaces of a dataset and no simulator, so no episode can "
+            "be played: validation losses are in metrics.csv, and deploy.export writes the policy"
+        )
     observation, info = env.reset(seed=seed, options=options)
     policy.reset()
     total, steps, terminated, truncated, once = 0.0, 0, False, False, False

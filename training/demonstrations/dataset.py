@@ -32,6 +32,7 @@ from training.io.fingerprint import differences
 ACTION = "action"
 """The name of the action in `demonstrations_keys`."""
 _ACTIONS = ("action", "actions")
+_NOT_OBSERVED = (*_ACTIONS, "reward", "rewards", "done", "dones", "terminated", "truncated")
 _STATE = "observation.state"  # LeRobot's name of a robot's vector
 _WHOLE = "observation"
 _PREFIXES = ("", "observation.images.", "observation.image.", "observation.", "obs/")
@@ -150,6 +151,70 @@ def check_lengths(path: Path, lengths: NDArray[np.int64], row_bytes: int) -> Non
             f"{path} takes {size / 1e9:.1f} GB in memory, where at most {limit / 1e9:.1f} GB, half "
             "of this machine's, can be used: give fewer episodes, or smaller images"
         )
+
+
+def spaces_of(source: Source, keys: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Settings of RecordedSpaces-v0 for a dataset, and the keys of its parts.
+
+    The parts are those of `keys`, or everything observed where these name no observation. Bounds of
+    the action are those of the data, 5 % of the range wider on either side.
+    """
+    found = {key: part for key, part in keys.items() if part == ACTION}
+    action = next(iter(found), next((key for key in _ACTIONS if key in source.specs), ""))
+    unknown = [key for key in keys if key not in source.specs]
+    if unknown or not action:
+        what = f"demonstrations_keys names {unknown[0]!r}" if unknown else "an action is needed"
+        raise UserError(f"{what}, but {source.path} holds {', '.join(source.specs)}")
+    chosen = {key: part for key, part in keys.items() if part != ACTION} or _observed(source)
+    if not chosen:
+        raise UserError(
+            f"demonstrations_keys must name what is observed, {source.path} holds "
+            f"{', '.join(source.specs)}"
+        )
+    parts = {}
+    for key, part in chosen.items():
+        spec = source.specs[key]
+        parts[part] = {"shape": list(spec.shape) or [1], "dtype": _plain_type(spec)}
+        if spec.dtype == "uint8":
+            parts[part] |= {"low": [0.0], "high": [255.0]}
+        elif parts[part]["dtype"] == "int64":
+            raise UserError(
+                f"{source.path}: {key} is {spec}, where floats or images of uint8 are needed"
+            )
+    spec = source.specs[action]
+    low, high = _range(source, action)
+    margin = np.maximum(0.05 * (high - low), 1e-3)
+    act = {
+        "shape": list(spec.shape) or [1], "dtype": "float32",
+        "low": (low - margin).ravel().tolist(), "high": (high + margin).ravel().tolist(),
+    }  # fmt: skip
+    settings = {"observation": parts, "action": act, "rate_hz": source.rate_hz}
+    return settings, {**chosen, action: ACTION}
+
+
+def _observed(source: Source) -> dict[str, str]:
+    """Short names of the observations of a dataset, by their keys."""
+    lerobot = [key for key in source.specs if key.startswith("observation.")]
+    if not lerobot:
+        return {key: key.replace(".", "_") for key in source.specs if key not in _NOT_OBSERVED}
+    short = {key: key.removeprefix("observation.").removeprefix("images.") for key in lerobot}
+    return {key: name.replace(".", "_") for key, name in short.items()}
+
+
+def _plain_type(spec: ArraySpec) -> str:
+    kind = np.dtype(spec.dtype)
+    return "uint8" if kind == np.uint8 else "float32" if kind.kind == "f" else "int64"
+
+
+def _range(source: Source, key: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The least and largest numbers of an array's elements."""
+    low, high = math.inf, -math.inf
+    for episode in range(len(source.lengths)):
+        values = source.read(episode, key).astype(np.float64)
+        low, high = np.minimum(low, values.min(0)), np.maximum(high, values.max(0))
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise UserError(f"{source.path}: {key} has numbers that are not finite")
+    return np.asarray(low), np.asarray(high)
 
 
 class Dataset:

@@ -107,7 +107,7 @@ class LeRobotSource:
         if len(self._episodes) > _MOST_EPISODES:
             raise UserError(f"{path} has more than {_MOST_EPISODES} episodes")
         self.lengths = np.array([one.length for one in self._episodes], np.int64)
-        check_lengths(path, self.lengths, max(8, max(map(_small, self.specs.values()), default=0)))
+        check_lengths(path, self.lengths, 8 + sum(map(_small, self.specs.values())))
         self._masks = self._splits(info)
         if isinstance(info.foveate, dict):
             self._of_training_lerobot(info.foveate)
