@@ -43,7 +43,7 @@ def find(
     if not points:
         every = ", ".join(sorted({*known, *names(group)}))
         raise ValueError(
-            f"{kind} must be one of {every}, got {name!r}; module:Class names one of your own"
+            f"{kind} must be one of {every}, got {name!r}; module:Class names a custom one"
         )
     targets = sorted({f"{point.module}:{point.attr}" for point in points})
     if len(targets) > 1:

@@ -111,6 +111,8 @@ main = figure.file_command(
     run,
     figure.option("--before", metavar="DIR", type=Path, required=True, help="a checkout"),
     figure.option("--only", nargs="+", metavar="WORD", help="cases whose names hold one of these"),
-    figure.option("--rounds", type=positive, default=9, help="of every case (default %(default)s)"),
+    figure.option(
+        "--rounds", type=positive, default=9, help="rounds of every case (default %(default)s)"
+    ),
     file="--out",
 )

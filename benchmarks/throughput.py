@@ -158,7 +158,7 @@ main = figure.file_command(
     run,
     figure.option("--episodes", type=positive, default=5, help="default %(default)s"),
     figure.option(
-        "--seed", type=int, default=EVALUATION_SEED, help="of the first (default %(default)s)"
+        "--seed", type=int, default=EVALUATION_SEED, help="first seed (default %(default)s)"
     ),
     file="--json",
 )

@@ -30,7 +30,7 @@ def _started(folder: Path) -> Checkout:
     found = json.loads(checkout.read() or "null")
     if found != str(folder):
         checkout.close()
-        raise OSError(f"its code is that of {found}" if found else "nothing walks there")
+        raise OSError(f"its code is that of {found}" if found else "no rollout runs there")
     return checkout
 
 
@@ -82,6 +82,8 @@ def run(arguments: figure.Arguments) -> dict[str, Any]:
 main = figure.file_command(
     run,
     figure.option("other", metavar="DIR", help="the other checkout; its code runs"),
-    figure.option("--walks", type=positive, default=24, help="of each (default %(default)s)"),
+    figure.option(
+        "--walks", type=positive, default=24, help="rollouts of each checkout (default %(default)s)"
+    ),
     file="--json",
 )

@@ -88,7 +88,7 @@ def read_contract(folder: Path) -> Contract:
     try:
         return _contract(given)
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise ValueError(f"{path} lacks a part or has another in its place: {error}") from None
+        raise ValueError(f"{path} lacks a part or has a part of another type: {error}") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

@@ -278,8 +278,8 @@ def _source(policy: Policy, arguments: argparse.Namespace) -> Any:
     if unnamed or not set(names) <= set(images) or len(set(names)) != len(names):
         raise ValueError(
             "--camera is for policies with one image, uint8 (rows, columns, 3), or for several as "
-            "--camera INPUT=SOURCE, each once; depth needs a function of your "
-            f"own for deploy.loop.run, got {', '.join(arguments.camera)} for "
+            "--camera INPUT=SOURCE, each once; depth needs a custom function for "
+            "deploy.loop.run, got {', '.join(arguments.camera)} for "
             f"{', '.join(f'{port.name} {port.dtype} {port.shape}' for port in ports)}"
         )
     others = {port.name: np.zeros(port.shape, port.dtype) for port in ports}
@@ -336,7 +336,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             hold=arguments.hold,
         )  # fmt: skip
         if not times.decision and not times.stopped:
-            raise ValueError("there was nothing to decide on")
+            raise ValueError("there were no observations")
         print(times.report())
         if arguments.log is not None:
             times.write(arguments.log)

@@ -142,7 +142,7 @@ def _walk(data: memoryview, message: str, name: str, depth: int, left: Iterator[
         if kind in _FIELDS:
             _walk(value, kind, name, depth + 1, left)
     if words & _TEXT_ATTRIBUTES or (words & _DTYPE_ATTRIBUTES and numbers - _DTYPES):
-        raise ValueError(f"{name} must be made of numbers, got an operator that makes others")
+        raise ValueError(f"{name} must compute with numbers alone, got an operator that does not")
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:

@@ -62,7 +62,7 @@ class HoldsPhysics:
 
 
 class BulletClient(HoldsPhysics):
-    """A physics server of its own; every `pybullet` function is a method bound to it.
+    """A separate physics server; every `pybullet` function is a method bound to it.
 
     It is freed by `close`, or else with the last reference to it.
 

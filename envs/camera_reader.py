@@ -6,9 +6,8 @@
             action = policy.act({"depth": depth, "proprio": proprio()})
 
 Frames are undistorted, cropped, resized and brought to the space's colours, unit, type and bounds,
-by OpenCV. Depth stays true: it is never averaged over an edge, 0 and what is no number become the
-space's upper bound, as of a pixel that returns nothing, and whole numbers count `depth_unit_m`.
-"""
+by OpenCV. Depth is never averaged over an edge; 0 and NaN become the space's upper bound, as for a
+pixel without a return, and whole numbers count `depth_unit_m`."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -105,8 +104,8 @@ class CameraReader:
         array: name of the array in .npz files.
 
     Raises:
-        ValueError: one sentence, for what does not go together; while reading, for a frame or a
-            file that does not.
+        ValueError: one sentence, for arguments that do not fit together; while reading, for a frame
+        or a file that does not fit.
     """
 
     def __init__(

@@ -233,7 +233,8 @@ def _meet_all(
 
 
 def _meet(near_m: Depths, inverse: Any, low: Any, high: Any) -> None:
-    """Put a box, of corners (3, ...), before what rays (...) of inverse directions (3, ...) met."""
+    """Update the hits of rays (...), of inverse directions (3, ...), by a box of corners (3,
+    ...)."""
     a, b = low * inverse, high * inverse  # one slab an axis
     enter, leave = np.minimum(a, b).max(0), np.maximum(a, b).min(0)
     hit = (enter <= leave) & (enter > 0) & (enter < near_m)

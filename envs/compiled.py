@@ -1,8 +1,7 @@
 """Numerical functions compiled by Numba.
 
-Four legs of three joints are too few for NumPy, a call of which costs as much as twenty products,
-and too many for Python's own floats. So are the pixels of a small triangle.
-"""
+Arrays of four legs with three joints are too small for NumPy, where a call costs as much as twenty
+products, and too large for Python floats. So are the pixels of a small triangle."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,10 +19,9 @@ def compiled(function: Function) -> Function:
     """Compile a function of arrays, tuples and numbers at its first call, for the types that come.
 
     Compiled code is cached on disk, and compiled again if the function's file has changed: of
-    other files it may use nothing that is compiled. Where nothing can be kept, or what was kept
-    cannot be read, each process compiles. Division by zero is inf or NaN, as NumPy's. The
-    environment variable NUMBA_DISABLE_JIT=1 leaves the function as it is.
-    """
+    other files it may use nothing that is compiled. Without a usable cache, each process compiles.
+    Division by zero is inf or NaN, as NumPy's. The environment variable NUMBA_DISABLE_JIT=1
+    disables compilation."""
     try:
         made: Any = numba.njit(cache=True, error_model="numpy")(function)
     except RuntimeError:  # no folder that can be written
@@ -34,8 +32,8 @@ def compiled(function: Function) -> Function:
 
 
 class _Kept:
-    """Numba's cache of a function, without which it can do, whatever is wrong: a full disk, or what
-    pickles raise that were cut short."""
+    """Numba's cache of a function. Its failures are ignored, such as a full disk or a truncated
+    pickle."""
 
     def __init__(self, cache: Any) -> None:
         self._cache = cache

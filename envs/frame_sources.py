@@ -23,7 +23,7 @@ _NOT_A_VIDEO = "is not a readable video"
 
 
 def frames_of(source: int | str | Path, array: str | None = None) -> Generator[Frame]:
-    """The frames of a source in turn, as they are there: (height, width), (height, width, 3) red
+    """Yield the frames of a source without conversion: (height, width), (height, width, 3) red
     first, or, of an array file, frames of any shape.
 
     Args:
@@ -32,8 +32,8 @@ def frames_of(source: int | str | Path, array: str | None = None) -> Generator[F
         array: name of the array in an .npz; None: the only one.
 
     Raises:
-        ValueError: one sentence, when it is asked for the first frame or a later one, for a source
-            that is not there, is of another kind or damaged.
+        ValueError: one sentence, when a frame is read from a source that is missing, damaged or of
+        another kind.
     """
     if isinstance(source, int):
         yield from _captured(source, f"camera {source}")
@@ -135,7 +135,7 @@ def _header(file: BinaryIO, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     npy = np.lib.format
     version = npy.read_magic(file)
     if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"{name} is of a version of .npy that is not read: {version}")
+        raise ValueError(f"{name} has version {version} of .npy, which is not supported")
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, fortran, dtype = read(file)
     if dtype.kind not in "uif" or fortran or len(shape) < 2:

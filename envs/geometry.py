@@ -36,7 +36,7 @@ class Footholds:
     stance_height_m: float
     """Height of the base above the standing toes' centres at the usual gait, metres."""
     proprio: str
-    """Key of the observation that holds what the following are places in."""
+    """Key of the part of the observation that the following indices refer to."""
     attitude: slice
     """Roll, pitch and yaw, radians."""
     velocity: slice
@@ -61,8 +61,7 @@ class Footholds:
 class Geometry:
     """Cameras by the key of their images in the observation, and footholds.
 
-    The frame is that which the cameras are fixed to: the robot's base, or the world.
-    """
+    Coordinates are in the frame to which the cameras are fixed: the robot's base, or the world."""
 
     rays: Mapping[str, Floats]
     """Pixels' ray directions, of unit length along the optical axis: (height, width, 3), or
@@ -72,10 +71,10 @@ class Geometry:
     cameras: Mapping[str, tuple[str, ...]]
     """Names of the cameras, in the images' order."""
     image_scaling: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """What of an image is zero, and what more is one: (zero, unit); of those that are named."""
+    """Offset and scale of an image's values, (zero, unit), by key of the observation."""
     moving: tuple[str, ...] = ()
-    """Keys of images of which a camera is elsewhere each episode: rays and positions are those of
-    the present one, and a policy that is built once must not rely on them."""
+    """Keys of images whose cameras move between episodes: rays and positions are those of the
+    present episode, and a policy that is built once must not rely on them."""
     told_poses: str | None = None
     """Key of the observation that holds the pose of each camera, in their order, six numbers each:
     optical centre (x, y, z), metres; pitch below forward, yaw and roll, radians. It may be wrong.
@@ -86,15 +85,15 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Reflection:
-    """What exchanging left and right makes of an array x: `x.take(order, axis) * sign`, the sign
+    """The effect of exchanging left and right on an array x: `x.take(order, axis) * sign`, the sign
     along that axis. Doing it twice gives x back."""
 
     order: tuple[int, ...]
-    """From which place each comes."""
+    """Index that each number comes from."""
     sign: tuple[float, ...] = ()
-    """1 or -1 of each; none: all 1."""
+    """1 or -1 for each number; empty: all 1."""
     axis: int = -1
-    """Which axis these are along."""
+    """Axis of the exchanged numbers."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +104,6 @@ class Mirror:
     """
 
     observation: Mapping[str, Reflection]
-    """By the keys of the observation; what is not named stays as it is."""
+    """Reflections by key of the observation; other parts do not change."""
     action: Reflection
-    """Of the action's numbers."""
+    """Reflection of the action's numbers."""

@@ -1,8 +1,8 @@
 """Strict validation of an environment's settings, options, seeds and actions.
 
 Settings are as strict as those of a YAML file: True is no number, "no" is no boolean, and an
-integer passes for a number. NumPy's scalars and arrays, lists and tuples stand for what they hold.
-"""
+integer passes for a number. NumPy's scalars and arrays, lists and tuples are converted to plain
+values."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -34,7 +34,7 @@ def read_settings(cls: type[T], settings: Mapping[str, Any]) -> T:
     """A pydantic dataclass from its fields.
 
     Raises:
-        ValueError: one sentence with the setting, what came and what is allowed.
+        ValueError: one sentence with the setting, the received value and the allowed ones.
     """
     plain = {}
     for key, value in settings.items():
@@ -57,7 +57,7 @@ def read_options(options: Any, known: Collection[str] = ()) -> dict[str, Any]:
     """The `options` of `reset`, which may hold `known` names.
 
     Raises:
-        ValueError: one sentence, where they are no mapping, or hold others.
+        ValueError: one sentence, unless they are a mapping with known names only.
     """
     if options is None:
         return {}
@@ -89,7 +89,7 @@ def read_action(action: Any, size: int) -> NDArray[np.float64]:
     """An action, a copy (size,).
 
     Raises:
-        ValueError: one sentence, where it is anything else than so many finite numbers.
+        ValueError: one sentence, unless it holds `size` finite numbers.
     """
     try:
         given = np.asarray(action)
@@ -115,7 +115,7 @@ def check_render_mode(render_mode: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """What NumPy's scalars and arrays, tuples, mappings and dataclasses hold, as JSON has it."""
+    """The content of NumPy's scalars and arrays, tuples, mappings and dataclasses as JSON data."""
     if isinstance(value, np.floating):
         return float(value)
     if isinstance(value, np.ndarray | np.generic):
@@ -139,7 +139,7 @@ def _shown(value: Any) -> str:
 
 
 def _known(cls: Any, loc: Sequence[int | str]) -> Collection[str]:
-    """The settings known where one is that is not."""
+    """The known settings at the place of an unknown one."""
     owner = cls
     for part in loc[:-1]:
         own = getattr(owner, "__pydantic_fields__", None)

@@ -19,9 +19,9 @@ class Signal:
     what: str
     """Description of the numbers."""
     first: int = 0
-    """Place of the first, where the part is a vector."""
+    """Index of the first number, if the part is a vector."""
     numbers: int | None = None
-    """How many; None: all of the part."""
+    """Count of the numbers; None: all of the part."""
     unit: str = ""
     """Unit of each number; none for fractions, sines and similar."""
     frame: str = ""

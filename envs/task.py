@@ -26,7 +26,7 @@ class Outcome:
     name: str
     """Key of `info`; the measure's name in metrics.csv and evaluation.json."""
     label: str
-    """Its words in a table or a caption; of an event, what is said where it happened."""
+    """Text in a table or a caption; for an event, the text where it happened."""
     unit: str = ""
     """Its unit; none for shares, counts and events."""
     better: Literal["up", "down"] = "up"
@@ -36,12 +36,12 @@ class Outcome:
     decimals: int = 2
     """How many are shown of a number."""
     axis: str = ""
-    """Its words beside a plot; else the label with its unit."""
+    """Text beside a plot; default: the label with its unit."""
     of: str = ""
     """Name of the whole that a fraction refers to."""
     sentence: str = ""
-    """What a sentence says of a policy's mean, a verb and {} for the figure, as in "places {} of
-    the balls"; else "has a distance of {} m"."""
+    """Text for a policy's mean, a verb and {} for the figure, as in "places {} of the balls"; else
+    "has a distance of {} m"."""
     otherwise: str = ""
     """Text where an event did not happen."""
     mean: str = ""
@@ -61,7 +61,7 @@ class Outcome:
 
     @property
     def axis_label(self) -> str:
-        """Its words beside a plot."""
+        """Its text beside a plot."""
         return self.axis or (f"{self.label} ({self.unit})" if self.unit else self.label)
 
     @property
@@ -114,16 +114,17 @@ class Task:
     env_id: str
     """Gymnasium id."""
     what: str = ""
-    """Two sentences: what is done, and what an episode is judged by."""
+    """Two sentences: the task, and the measure of an episode."""
     scene: Path | None = None
     """A small WebP of it, which pages show beside these sentences."""
     settings: type[Any] | None = None
     """A pydantic dataclass of its settings, the keywords of `gymnasium.make`, with extra="forbid";
     None: not known, and checked by the environment alone."""
     embodiment: tuple[str, ...] = ()
-    """Settings that say what a policy sees and what its actions mean: these alone come with it. The
-    others are the task, the same for every policy: scene, noise, length and reward, which training
-    may have made easier. Where `settings` is None, all come with it."""
+    """Settings that determine a policy's observations and the meaning of its actions: only these
+    are stored with a policy. The others define the task, the same for every policy: scene, noise,
+    length and reward, which training may have made easier. Where `settings` is None, all are
+    stored."""
     per_episode: tuple[str, ...] = ()
     """Settings that `reset(options=...)` may change for an episode: what a curriculum can hold."""
     outcomes: tuple[Outcome, ...] = ()
@@ -188,8 +189,8 @@ def register(description: Task, entry_point: str | Callable[..., Any] | None = N
 
 
 def find_task(env_id: str) -> Task | None:
-    """The description by Gymnasium id, "module:Id" too, of which nothing is imported; None without
-    any."""
+    """The description for a Gymnasium id, also "module:Id", whose module is not imported; None if
+    there is none."""
     return _TASKS.get(env_id.rpartition(":")[2])
 
 

@@ -77,7 +77,7 @@ class ExperimentConfig:
     set: dict[str, Any] = field(default_factory=dict)
     """Settings of the task for all variants, keys dotted where nested."""
     quick: dict[str, Any] = field(default_factory=dict)
-    """Settings that --quick changes beside: a run of seconds, which shows that all works."""
+    """Further settings with --quick, for a test run of a few seconds."""
     arms: tuple[VariantConfig, ...] = Field(min_length=1, max_length=1000)
     """The compared variants."""
     baseline: str

@@ -267,7 +267,7 @@ class Experiment(Comparison):
         jobs = self.jobs()
         missing = [job.label for job in missing_jobs(jobs)]
         if len(missing) == len(jobs):
-            raise UserError(f"--record keeps what is in {self.out}, and nothing is done there")
+            raise UserError(f"--record needs results in {self.out}, and there are none")
         results = self.results()
         with writing(record):
             record.mkdir(parents=True, exist_ok=True)

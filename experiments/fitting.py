@@ -258,7 +258,7 @@ def load_model(
     """
     path = folder / STATE
     if not path.is_file():
-        raise UserError(f"{folder} must hold the model to begin with, and {STATE} is not there")
+        raise UserError(f"{folder} must hold the initial model, and has no {STATE}")
     _load(path, model, keep)
 
 

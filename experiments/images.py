@@ -37,9 +37,9 @@ class ImagesConfig(TransformerConfig):
     read: Literal["class", "mean"] = "class"
     """The classified token: a separate one before the patches, or the mean over patches."""
     held_out: int = Field(default=5000, ge=1, lt=60_000)
-    """Images of the training set that are not learned from; curves are measured on them."""
+    """Number of held-out images of the training set, on which curves are measured."""
     test: int = Field(default=10_000, ge=1, le=10_000)
-    """Test images, the first."""
+    """Number of test images, from the first."""
 
 
 class ImageTransformer(nn.Module):

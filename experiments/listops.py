@@ -191,9 +191,9 @@ class ListopsConfig(TransformerConfig):
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of activations left out in training."""
     curve: int = Field(default=500, ge=1, le=100_000)
-    """Other expressions, on which curves are measured."""
+    """Held-out expressions, on which curves are measured."""
     test: int = Field(default=2000, ge=1, le=100_000)
-    """Again others, on which models are tested; the same for all seeds."""
+    """Test expressions; the same for all seeds."""
 
 
 class TextTransformer(nn.Module):

@@ -11,7 +11,7 @@ __all__ = ["BimanualSweepConfig", "BimanualSweepEnv"]
 
 
 def __getattr__(name: str) -> Any:
-    """The environment when it is asked for: its description needs no PyBullet."""
+    """Import the environment on first access: its description does not need PyBullet."""
     if name == "BimanualSweepEnv":
         from envs.bimanual_sweep.env import BimanualSweepEnv
 

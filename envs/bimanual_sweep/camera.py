@@ -1,11 +1,10 @@
 """The policy's colour cameras, and a background that is drawn once.
 
 Nearly all the time of an image goes into the pixels of the table, which never moves. So PyBullet's
-software renderer draws table and bowls when an episode begins, in a client of their own. Each
-image then puts arms and balls in front of them, pixel by pixel, by depth. They are drawn by
-`rasteriser`, or by PyBullet where their shapes are not known or one reaches behind the camera. No
-pixel differs from PyBullet's image of everything.
-"""
+software renderer draws table and bowls when an episode begins, in a separate client. Each image
+then shows arms and balls in front of them, pixel by pixel, by depth. They are drawn by
+`rasteriser`, or by PyBullet where their shapes are not known or one reaches behind the camera.
+Every pixel equals that of PyBullet's image of the whole scene."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +40,7 @@ class SweepCamera(HoldsPhysics):
         self._movers: Movers | None = None
 
     def begin(self, scene: Scene) -> None:
-        """Draw what stands still in an episode: the table, and the bowls."""
+        """Draw the fixed bodies of an episode: the table and the bowls."""
         self._client.resetSimulation()
         add_table_visual(self._client, self._config)
         for bowl_m in scene.bowls_m:
@@ -51,7 +50,8 @@ class SweepCamera(HoldsPhysics):
         self._movers = scene.movers
 
     def image(self, client: BulletClient) -> NDArray[np.uint8]:
-        """The scene (height, width, 3) with what moves as it is in `client` now."""
+        """The scene (height, width, 3) with the moving bodies in their present state in
+        `client`."""
         image = self._background.copy()
         movers = self._movers
         if movers is None or not self._rasteriser.draw(

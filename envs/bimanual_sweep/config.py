@@ -32,7 +32,8 @@ class SweepCameraConfig:
     """Columns of the image."""
 
     def check(self, eye: str, target: str) -> None:
-        """ValueError where it cannot see; `eye` and `target` are what its places are called."""
+        """Raise ValueError for an impossible view; the message calls the positions `eye` and
+        `target`."""
         low, high = CAMERA_RANGE_M
         if not low <= math.dist(self.eye_m, self.target_m) <= high:
             raise ValueError(
@@ -41,8 +42,8 @@ class SweepCameraConfig:
             )
         if self.eye_m[:2] == self.target_m[:2]:
             raise ValueError(
-                f"{eye} must not be straight above or below {target} = {list(self.target_m)}: the "
-                f"image has no up there, got {list(self.eye_m)}"
+                f"{eye} must not be straight above or below {target} = {list(self.target_m)}: "
+                f"the image has no upward direction there, got {list(self.eye_m)}"
             )
 
 
@@ -90,7 +91,7 @@ class BimanualSweepConfig:
     blade_width_m: float = Field(default=0.20, ge=0.05, le=10)
     """Width of the left blade, inside its walls."""
     blade_clearance_m: float = Field(default=0.010, ge=0.002, le=10)
-    """Between the right tool and each wall of the left one when they nest."""
+    """Clearance between the right tool and each wall of the left one when they nest."""
     blade_length_m: float = Field(default=0.12, ge=0.05, le=10)
     """Length of a blade from edge to handle."""
     blade_slope_rad: float = Field(default=math.pi / 4, ge=0.3, le=1.2)

@@ -47,10 +47,9 @@ class BimanualSweepEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float
 
     The reward of a decision is the fraction of the balls that lie in a bowl. An episode ends by
     truncation alone; then `reset` is due, though steps still move the arms. `info` holds
-    `in_bowls` (that fraction), `success` (all of them, at this moment, whoever ends the episode),
-    `tracking_error_m` (largest distance of a tool from its target), `refused` (how many targets
-    of this episode stayed where they were: out of reach, or waiting for their tool) and
-    `arms_touch`.
+    `in_bowls` (that fraction), `success` (whether all are in a bowl now), `tracking_error_m`
+    (largest distance of a tool from its target), `refused` (number of targets of this episode that
+    were out of reach or too far ahead of their tool) and `arms_touch`.
 
     `reset(seed=...)` fixes balls, bowls and start poses. An environment can be neither copied nor
     pickled (TypeError); it is freed by `close`, or with the last reference to it.
@@ -172,7 +171,7 @@ class BimanualSweepEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float
     def _expert_sees(self) -> tuple[Floats, Floats, NDArray[np.bool_]]:
         """Targets, balls outside the bowls, and which of those lie on the table."""
         if self._scene is None:
-            raise RuntimeError("reset must be called before the expert can be asked")
+            raise RuntimeError("reset must be called before expert_action")
         outside = ~self._scene.in_bowls(self._balls_m)
         on_table = self._scene.on_table(self._balls_m)
         return self._targets.poses, self._balls_m[outside], on_table[outside]

@@ -1,12 +1,11 @@
-"""The scripted expert: two hands that scoop balls from both sides and carry them to a bowl.
+"""The scripted expert: two tools that scoop balls from both sides and carry them to a bowl.
 
 It lowers the tools at the two ends of a stripe across the table, sweeps both blades together so
 that the balls between them climb into a closed trough, lifts it, carries it over the nearer bowl
 and opens it there. It knows where the balls are.
 
-What it does is a function of the present alone, of the tools' targets and the balls: it can be
-asked anywhere, after any disturbance, and what it answers can be learned from what is seen.
-"""
+Its action is a function of the present targets of the tools and the positions of the balls: it can
+be called in any state, after any disturbance, and can be learned from observations."""
 
 import math
 from functools import cached_property
@@ -50,7 +49,8 @@ class SweepExpert:
 
     @cached_property
     def _planner(self) -> StripePlanner:
-        """Made when first asked: it takes as long as five steps, and policies never ask."""
+        """Created on first use, because it takes as long as five steps and policies do not need
+        it."""
         return StripePlanner(self._config, self._bowls_m)
 
     def action(self, targets: Floats, balls_m: Floats, on_table: NDArray[np.bool_]) -> Floats:
@@ -77,7 +77,7 @@ class SweepExpert:
         return self._seek(tools, balls_m[on_table & ~held, :2])
 
     def done(self, targets: Floats, balls_m: Floats, on_table: NDArray[np.bool_]) -> bool:
-        """Whether nothing is left that it could do; arguments as in `action`."""
+        """Whether nothing is left to do; arguments as in `action`."""
         tools = _Tools(targets)
         if self._held(tools, balls_m).any():
             return False

@@ -97,7 +97,7 @@ class SerialArm:
         return pose, jacobian
 
     def error(self, position_m: Floats, rotation: Floats, joints_rad: Floats) -> Floats:
-        """(6,) what is missing from the tip to a pose: metres, then a rotation vector, radians."""
+        """The error (6,) of the tip relative to a pose: metres, then a rotation vector, radians."""
         return _missing(position_m, rotation, self.forward(joints_rad)[0])
 
     def inverse(
@@ -110,10 +110,9 @@ class SerialArm:
         damping: float = 0.02,
         tolerance: float = 2e-5,
     ) -> tuple[Floats, Floats]:
-        """Joint angles near `joints_rad` that bring the tip to a pose, and the error that is left.
+        """Joint angles near `joints_rad` that bring the tip to a pose, and the remaining error.
 
-        Angles stay inside their limits. The error is that of `error`.
-        """
+        Angles stay inside their limits. The error is as in `error`."""
         joints = joints_rad
         for _ in range(iterations):
             pose, jacobian = self.forward(joints)

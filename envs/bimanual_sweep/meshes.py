@@ -1,4 +1,4 @@
-"""The triangles of what moves, as PyBullet's software renderer makes them.
+"""Triangles of the moving bodies, as PyBullet's software renderer creates them.
 
 It makes hulls of spheres and cylinders, and does not give them out: `sim_assets` has them.
 """
@@ -25,7 +25,7 @@ _BASE = -1
 
 
 class Movers(NamedTuple):
-    """Bodies that move, and how they look."""
+    """Moving bodies and their visual shapes."""
 
     meshes: Meshes
     links: tuple[tuple[int, tuple[int, ...]], ...]

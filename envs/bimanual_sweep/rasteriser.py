@@ -1,9 +1,8 @@
 """Triangles drawn as PyBullet's software renderer draws them, to the byte, four times as fast.
 
-That renderer (`ER_TINY_RENDERER`, without shadows) computes in float32 and float64 by turns, and
-what it truncates shows. So every sum here has its order and its types. What it computes and does
-not use is left out: the view from the light, and most of a pixel that no triangle covers.
-"""
+That renderer (`ER_TINY_RENDERER`, without shadows) mixes float32 and float64, and its roundings
+change pixels. So every sum here has the same order and types. Results that it does not use are not
+computed: the view from the light, and most of a pixel that no triangle covers."""
 
 from typing import NamedTuple
 
@@ -49,7 +48,7 @@ class Meshes(NamedTuple):
 
 
 class Rasteriser:
-    """Draws what moves before a background.
+    """Draws moving bodies in front of a background.
 
     Args:
         width_height: of images, pixels.
@@ -223,7 +222,7 @@ def _show(
     depth: Singles,
     image: Bytes,
 ) -> None:
-    """Put what is drawn into the image where it is nearer, and forget it."""
+    """Copy drawn pixels into the image where they are nearer, and clear them."""
     near, far, _ = near_far_power
     for row in range(touched[0], touched[1]):
         out = len(heights) - 1 - row
@@ -239,7 +238,7 @@ def _show(
 
 @compiled
 def _model(place_m: Floats, turn: Floats) -> Singles:
-    """A body's frame in the world, (4, 4), of where it is and its quaternion."""
+    """A body's frame in the world, (4, 4), from its position and quaternion."""
     x, y, z, w = turn[0], turn[1], turn[2], turn[3]
     twice = 2.0 / (((x * x + y * y) + z * z) + w * w)
     xs, ys, zs = x * twice, y * twice, z * twice
@@ -295,7 +294,8 @@ def _minor(matrix: Singles, row: int, column: int) -> np.float32:
 
 @compiled
 def _place(vertex: Singles, model: Singles, seen: Singles, world: Floats, clip: Singles) -> None:
-    """A vertex in the world (3,) and in clip coordinates (4,); `seen` is camera and body in one."""
+    """A vertex in the world (3,) and in clip coordinates (4,); `seen` combines the transforms of
+    body and camera."""
     for i in range(4):
         m = seen[i]
         clip[i] = ((m[3] + m[2] * vertex[2]) + m[1] * vertex[1]) + m[0] * vertex[0]
@@ -341,7 +341,7 @@ def _faces(world: Floats, corners: _Corners, eye: Singles) -> bool:
 
 @compiled
 def _shine(normals: Singles, shares: _Three, light: Singles, power: np.float32) -> np.float32:
-    """What the light adds to a colour, as a share of it, between three corners' normals."""
+    """Brightness by the light, as a share of the colour, between the normals of three corners."""
     a, b, c = shares
     x = (normals[2, 0] * c + normals[1, 0] * b) + normals[0, 0] * a
     y = (normals[2, 1] * c + normals[1, 1] * b) + normals[0, 1] * a

@@ -227,9 +227,8 @@ def _revolve(
 ) -> tuple[Points, tuple[int, ...], Points]:
     """Flat triangles of a (radius, height) profile turned about z: vertices, indices, normals.
 
-    The same objects whenever it is asked for the same profile: PyBullet never gives back the
-    reference that it takes to each vertex and normal, which of new ones keeps 230 kB a bowl.
-    """
+    The same profile returns the same objects: PyBullet never releases its references to vertices
+    and normals, so new ones would leak 230 kB per bowl."""
     angles = np.arange(sectors + 1) * (2 * math.pi / sectors)
     rings = [
         np.stack([r * np.cos(angles), r * np.sin(angles), np.full_like(angles, z)], axis=1)

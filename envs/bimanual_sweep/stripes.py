@@ -37,7 +37,7 @@ class Stripe:
 
 
 class StripePlanner:
-    """Knows every stripe of an episode that keeps clear of the bowls and within reach.
+    """All stripes of an episode that keep clear of the bowls and within reach.
 
     Args:
         config: the task's settings.

@@ -62,8 +62,8 @@ class ToolTargets:
     def move(self, change: Floats, places_m: Floats) -> None:
         """Change the targets by (2, 6): x, y, z (metres), roll, pitch, yaw (radians).
 
-        `places_m` (2, 3) is where the tools are: a target does not move on that would be more than
-        a decision's largest step and 3 cm ahead of its tool, which something holds back.
+        `places_m` (2, 3) are the positions of the tools: a target that would be more than a
+        decision's largest step and 3 cm ahead of its tool, which something blocks, does not move.
         """
         wanted = self.poses + change
         if self._frozen is not None:
@@ -142,5 +142,5 @@ def _gap_m(poses: Floats) -> tuple[float, Floats]:
 
 
 def _met(error: Floats) -> bool:
-    """Whether what is missing to a pose, (6,), is small enough."""
+    """Whether the error (6,) of a pose is small enough."""
     return bool(np.linalg.norm(error[:3]) <= _MISSED_M and np.linalg.norm(error[3:]) <= _MISSED_RAD)

@@ -52,8 +52,8 @@ class SteppingStonesConfig:
     first_edge_m: tuple[float, float] = (0.30, 0.50)
     """Range of the distance from the robot's start to the end of the first stone, metres."""
     path_turn: Literal["straight", "left", "right", "random"] = "straight"
-    """Which way the path turns first, drawn anew each episode where it is random; then half circles
-    to either side follow each other. Where it turns, an action has a yaw rate too."""
+    """Direction of the path's first turn; random draws it in each episode. Half circles to
+    alternate sides follow. Where it turns, an action has a yaw rate too."""
     path_radius_m: tuple[float, float] = (3.0, 3.0)
     """Range of the radius of a path that turns, metres."""
     walk_back: bool = False
@@ -89,15 +89,15 @@ class SteppingStonesConfig:
     extra_cameras: dict[str, CameraConfig] = field(default_factory=dict)
     """Further cameras by name, small letters, digits and _; `cameras` names them too."""
     front_camera_pitch_deg: tuple[float, float] | None = None
-    """Range that the front camera's pitch is drawn from anew each episode, degrees; null: it is
-    that of `front_camera`."""
+    """Range of the front camera's pitch, which is drawn in each episode, degrees; null: the pitch
+    of `front_camera`."""
     front_camera_moved_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """How far forward or back, left or right, and up or down the front camera is at most from its
-    place, drawn anew each episode, metres."""
+    """Largest displacement of the front camera forward or back, left or right, and up or down,
+    drawn in each episode, metres."""
     camera_pose_told: bool = False
     """Whether the observation has `camera_pose`, the poses of the cameras."""
     camera_pose_error_deg: tuple[float, float] = (0.0, 0.0)
-    """Range of the error of the front camera's pitch in `camera_pose`, drawn anew each episode,
+    """Range of the error of the front camera's pitch in `camera_pose`, drawn in each episode,
     degrees: [-8, 8] draws, [4, 4] is fixed."""
     camera_far_m: float = Field(default=1.5, gt=0.6, le=20)
     """Depth that the cameras report where nothing nearer is seen, metres."""
@@ -129,7 +129,8 @@ class SteppingStonesConfig:
     @field_validator("front_camera", "belly_camera", mode="before")
     @classmethod
     def _completed(cls, given: Any, info: ValidationInfo) -> Any:
-        """What a mapping leaves out stays this camera's own; `CameraConfig` has the front's."""
+        """Fields that a mapping omits keep this camera's values; the defaults of `CameraConfig` are
+        the front camera's."""
         if not isinstance(given, dict) or info.field_name is None:
             return given
         own: Any = next(part.default for part in fields(cls) if part.name == info.field_name)
@@ -185,7 +186,7 @@ class SteppingStonesConfig:
 
     @property
     def without_effect(self) -> dict[str, str]:
-        """Settings that have no effect, and the setting that makes it so."""
+        """Settings without effect, and the setting that disables each."""
         found = {}
         if self.front_camera_pitch_deg is not None:
             found["front_camera.pitch_deg"] = "front_camera_pitch_deg"
@@ -260,7 +261,7 @@ class SteppingStonesConfig:
 
     @property
     def draws_poses(self) -> bool:
-        """Whether the front camera is elsewhere each episode."""
+        """Whether the front camera moves between episodes."""
         return self.front_camera_pitch_deg is not None or any(self.front_camera_moved_m)
 
     @property

@@ -46,14 +46,14 @@ class Course(Protocol):
         """The command of the walking controller for an action."""
 
     def margin_m(self, command: FootholdCommand, state: RobotState) -> Floats:
-        """(4,) how far inside a stone each leg would land that lifted off now."""
+        """Distance (4,) inside a stone at which each leg would land if it lifted off now."""
 
     def aside_m(self, position_m: Floats) -> float:
         """How far left of the path's middle the robot is."""
 
     def advance(self, position_m: Floats) -> float:
-        """Metres that the robot has come ahead since the last decision, or at first since it stood;
-        backward, where that is asked."""
+        """Progress since the last decision, or since the start, in the commanded direction,
+        metres."""
 
     def distance_m(self) -> float:
         """How far the robot has come so far."""
@@ -74,7 +74,8 @@ class Course(Protocol):
 def draw_course(
     config: SteppingStonesConfig, gap_m: tuple[float, float], rng: np.random.Generator
 ) -> Course:
-    """A random course; of one `rng` all have stones and gaps of the same lengths."""
+    """A random course; the same `rng` gives every kind of course stones and gaps of the same
+    lengths."""
     if not config.commands_twist:
         return StraightCourse(config, draw_stones(config, gap_m, rng))
     path = _draw_path(config, rng.spawn(1)[0])

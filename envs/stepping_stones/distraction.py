@@ -12,12 +12,12 @@ glare and surfaces that mirror or swallow the light do: what lost the signal onc
 until the robot has moved on.
 
 Patches are a stationary Poisson process of rectangles, some of them partly outside the image, so
-that every pixel of every camera is equally likely to lie, whatever its place. Their sides are those
-in an image of 24 x 32 pixels; in a finer one they have more pixels, and the same share of it.
+that every pixel of every camera is equally likely to be false at any position. Their sides are
+those in an image of 24 x 32 pixels; in a finer one they have more pixels, and the same share of it.
 
-Blackouts are times in which all cameras together return nothing, as when a driver stalls. Each
-lasts as long as the others, and the light between two of them for geometrically distributed numbers
-of images. An episode begins in the light: what was never seen cannot be remembered.
+Blackouts are times in which all cameras together return nothing, as when a driver stalls. All have
+the same length; the number of images between two of them is geometrically distributed. An episode
+does not begin with one: what was never seen cannot be remembered.
 
 Clutter is boxes that stand on the floor beside the stones. Cameras alone see them: nothing collides
 with them. The default cameras look straight down and, at the height of the stones' tops, hardly
@@ -60,7 +60,7 @@ class Distraction:
         self._blocks = _Patches(dropped_blocks, _BLOCK_SIDES, _BLOCK_IMAGES, block_rng)
 
     def depth(self, depth_m: Images) -> Images:
-        """The next images, (cameras, height, width), as they are reported."""
+        """The next images, (cameras, height, width), with false returns and dropped blocks."""
         lying = depth_m.copy()
         for patch in self._false.next(depth_m.shape):
             nearest_m = max(float(depth_m[patch].min()), 0.01)  # noise may reach below 0

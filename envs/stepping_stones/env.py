@@ -87,10 +87,10 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
     and back), `fell` and `success`: no fall until the end and at least `success_distance_m`, or
     with `walk_back` back.
 
-    The end is the environment's own, these or `episode_s`. Where a wrapper ends episodes earlier,
-    as `gymnasium.make(..., max_episode_steps=30)` does, `success` stays False: `episode_s=1.5` ends
-    them there and lets them succeed. Then `reset` is due, though steps still move the robot, which
-    stays fallen if it fell.
+    The environment ends an episode by these conditions or after `episode_s`. Where a wrapper ends
+    episodes earlier, as `gymnasium.make(..., max_episode_steps=30)` does, `success` stays False:
+    `episode_s=1.5` ends them there and lets them succeed. Then `reset` is due, though steps still
+    move the robot, which stays fallen if it fell.
 
     `reset(seed=...)` fixes terrain, noise and distraction; `options` may hold `terrain_seed`, which
     fixes the stones alone, and `gap_m`, which replaces the configured range for this episode. An
@@ -279,7 +279,7 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
     def expert_action(self) -> NDArray[np.float32]:
         """The scripted expert's action now; it knows the stones."""
         if self._course is None:
-            raise RuntimeError("reset must be called before the expert can be asked")
+            raise RuntimeError("reset must be called before expert_action")
         action = self._course.expert_action(self._state)
         if self.config.action_legs == "lifting":
             action = action[[*self._locomotion.about_to_lift(), ALL_LEGS - 1]]

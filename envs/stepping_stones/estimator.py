@@ -64,7 +64,7 @@ class StateEstimator:
         Args:
             measurement: the sensors now.
             legs: kinematics of the measured joints.
-            standing: the legs that should stand and do.
+            standing: the legs that should stand and have contact.
         """
         self._body, rotation, rates, toes = _filtered(
             self._body,

@@ -23,8 +23,8 @@ class Poses:
     """The cameras of one episode.
 
     Attributes:
-        cameras: by name, as they are.
-        error_deg: error added to the observed pitch of the front camera, degrees.
+        cameras: the true ones, by name. error_deg: error added to the observed pitch of the front
+        camera, degrees.
     """
 
     cameras: dict[str, CameraConfig]
@@ -39,7 +39,7 @@ class Poses:
 
 
 def draw_poses(config: SteppingStonesConfig, rng: np.random.Generator) -> Poses:
-    """The cameras of an episode; what one setting draws does not depend on the others."""
+    """The cameras of an episode; the draws of one setting do not depend on other settings."""
     cameras = config.chosen_cameras
     pitch, error, *moved = rng.random(5)
     if "front" not in cameras:

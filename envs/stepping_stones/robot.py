@@ -52,7 +52,7 @@ class RobotState(NamedTuple):
 
 
 class Laikago(HoldsPhysics):
-    """A torque-controlled Laikago in a physics client of its own.
+    """A torque-controlled Laikago in a separate physics client.
 
     Only the toes collide: the robot then steps twice as fast, and a leg in a gap shows as a fall.
 

@@ -1,10 +1,9 @@
 """Sensors of the robot and their noise.
 
-Standard deviations at noise scale 1, each drawn anew at every control step: attitude 0.025 rad and
-angular rate 0.1 rad/s (as in bullet3's two-camera stepping-stone task), joint angles 0.005 rad
-(2.5 mm at the toes), joint speeds 0.05 rad/s, depth 5 mm; and, drawn once an episode, a start
-posture 0.03 rad off. Foot contacts are switches and have none.
-"""
+Standard deviations at noise scale 1, each drawn at every control step: attitude 0.025 rad and
+angular rate 0.1 rad/s (as in bullet3's two-camera stepping-stone task), joint angles 0.005 rad (2.5
+mm at the toes), joint speeds 0.05 rad/s, depth 5 mm; and, drawn once an episode, a start posture
+0.03 rad off. Foot contacts are switches and have none."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -64,7 +63,7 @@ class Sensors:
         )
 
     def posture_error_rad(self) -> Floats:
-        """(4, 3) how far the start posture is off."""
+        """Error (4, 3) of the start posture."""
         return self.scale * _POSTURE_RAD * self._rng.standard_normal((4, 3))
 
     def measure(self, state: RobotState) -> Measurement:

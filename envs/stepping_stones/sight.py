@@ -1,7 +1,7 @@
-"""The robot's depth images as they are observed, and the geometry of its cameras.
+"""The observed depth images of the robot, and the geometry of its cameras.
 
 Where all cameras have one image size, the observation's `depth` holds their images together, else
-each has an entry of its own, `depth_front` and so on. `camera_pose` holds the poses of the cameras.
+each has a separate entry, `depth_front` and so on. `camera_pose` holds the poses of the cameras.
 """
 
 from collections.abc import Mapping
@@ -144,7 +144,7 @@ def _geometry(config: SteppingStonesConfig, chosen: Mapping[str, CameraConfig]) 
 
     Args:
         config: the environment's settings.
-        chosen: the cameras that are observed, where they are now.
+        chosen: the observed cameras at their present poses.
     """
     keys, twist = _keys(config), _ACTION + config.action_size
     rays = {key: np.stack([ray_directions(chosen[n]) for n in keys[key]]) for key in keys}

@@ -1,4 +1,4 @@
-"""Swing legs: from lift-off to the foothold that the policy asked for.
+"""Swing legs: from lift-off to the foothold that the policy requested.
 
 Positions are in the *level frame*: origin at the base, z up against gravity, x along the robot's
 heading. A foothold is latched at lift-off in the frame that the base will have at landing, so a

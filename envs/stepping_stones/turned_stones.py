@@ -55,7 +55,7 @@ class TurnedStones:
             yield Body(half, (x, y, -STONE_THICKNESS_M / 2), float(yaw))
 
     def near(self, point_m: Floats, radius_m: float) -> "TurnedStones":
-        """The nearest, and those of which a part may lie within a radius of a point (2,)."""
+        """The nearest stone, and those that may lie partly within a radius of a point (2,)."""
         away = np.hypot(*(self.centre_m - point_m).T)
         close = away < radius_m + np.hypot(*self.half_m.T)
         close[away.argmin()] = True

@@ -71,7 +71,7 @@ class TwistLocomotion(Locomotion):
         gait: its clock starts at 0.
 
     Attributes:
-        odometry_m: (2,) how far it believes to have come in the world: its velocity, summed.
+        odometry_m: Estimated displacement (2,) in the world: the integrated velocity.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class TwistLocomotion(Locomotion):
         return min(max(wanted_m_s, -SPEED_LIMIT_M_S), _REVERSE_SHARE * speed)
 
     def _wanted_yaw_rate_rad_s(self) -> float:
-        """The commanded rate, and what is lacking of the heading that it should have led to."""
+        """The commanded rate, with a correction of the heading error."""
         limit, yaw = YAW_RATE_LIMIT_RAD_S, float(self.estimate.euler_rad[2])
         lacking = min(max(wrapped(self._heading_rad - yaw), -limit), limit)
         self._heading_rad = yaw + lacking  # larger errors are ignored

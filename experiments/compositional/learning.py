@@ -53,7 +53,7 @@ class CompositionalConfig:
     hidden: int = Field(default=384, ge=1, le=10_000)
     """Neurons of the output node in a network."""
     augment: bool = True
-    """Learn from cuts at random places, half of them mirrored; else from the middle."""
+    """Train on random crops, half of them mirrored; otherwise on the centre."""
     fitting: Fitting = Fitting(
         steps=2345, learning_rate=25.0, schedule="constant", optimiser="adagrad",
         max_grad_norm=None, measure_every=469,
@@ -62,9 +62,9 @@ class CompositionalConfig:
     batch: int = Field(default=128, ge=1)
     """Images of a step."""
     held_out: int = Field(default=5000, ge=1, lt=60_000)
-    """Images of the training set that are not learned from; curves are measured on them."""
+    """Number of held-out images of the training set, on which curves are measured."""
     test: int = Field(default=10_000, ge=1, le=10_000)
-    """Test images, the first."""
+    """Number of test images, from the first."""
 
 
 def skeleton_of(settings: CompositionalConfig) -> Skeleton:
@@ -196,7 +196,9 @@ class SkeletonNetwork(nn.Module):
             for number, window in enumerate(settings.windows):
                 side = (side - window) // STRIDE + 1
                 if side < 1:
-                    raise ValueError(f"windows must fit into what is below, got {settings.windows}")
+                    raise ValueError(
+                        f"windows must fit into the layer below, got {settings.windows}"
+                    )
                 if number or settings.components is None:
                     layers.append(nn.Conv2d(depth, settings.channels, window, STRIDE))
                 else:  # the first windows are represented by their components
@@ -237,7 +239,7 @@ def check(settings: CompositionalConfig, data: str | None) -> None:
             f"draws must be at least features, got {settings.draws} and {settings.features}"
         )
     if settings.activation != "relu" and settings.learner != "features":
-        raise ValueError(f"activation must be relu of a network, got {settings.activation}")
+        raise ValueError(f"activation must be relu for a network, got {settings.activation}")
     skeleton_of(settings)
     Inputs(settings, known.images[:1])
 

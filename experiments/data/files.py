@@ -43,7 +43,7 @@ class RemoteFile:
     """SHA-256 of its contents, unpacked where it ends in .gz, in hexadecimal digits; None: not
     known."""
     also: tuple[str, ...] = ()
-    """Other names under which a local folder may have it, unpacked or packed otherwise."""
+    """Alternative names of the file in a local folder, unpacked or in another archive format."""
     places: tuple[str, ...] = ()
     """Folders of this machine where packages of its distribution put it."""
     digest: Callable[[bytes], str] | None = None

@@ -107,6 +107,6 @@ def _read(path: Path) -> list[str]:
     """Words of a file, compressed or not, including line ends."""
     text = read_text(path, _MOST_BYTES)
     if not text.strip():
-        raise UserError(f"{path} must hold a text, and has no word")
+        raise UserError(f"{path} must hold text, and has no words")
     lines = text.removesuffix("\n").split("\n")
     return [word for line in lines for word in (*line.split(), EOS)]

@@ -52,7 +52,7 @@ class Map(NamedTuple):
     functions: int
     """T / m"""
     vectors: int
-    """Rows of random vectors a feature count m: 2 where bases have their own."""
+    """Rows of random vectors per feature count m: 2 where bases have separate rows."""
 
 
 def _hybrid(first: str, projection: Any = "orthogonal", shared: bool = False) -> dict[str, Any]:

@@ -63,9 +63,9 @@ class LanguageConfig:
     span: int = Field(default=35, ge=1)
     """Tokens of each segment that a step reads."""
     valid: int = Field(default=10_000, ge=100)
-    """Validation tokens, the first."""
+    """Number of validation tokens, from the first."""
     test: int = Field(default=20_000, ge=100)
-    """Test tokens, the first."""
+    """Number of test tokens, from the first."""
     fitting: Fitting = Fitting(steps=1000, learning_rate=3e-3, warmup_steps=50)
     """How it is fitted."""
 
@@ -180,8 +180,8 @@ def check_text(settings: LanguageConfig, data: str | None) -> Corpus:
     least = settings.batch * (settings.span + 1)
     if len(text.train) < least:
         raise ValueError(
-            f"batch and span must leave a step to a text of {len(text.train)} tokens, and "
-            f"{settings.batch} times {settings.span} + 1 are {least}"
+            f"batch times span + 1 must be at most the {len(text.train)} tokens of the text, "
+            f"got {settings.batch} times {settings.span} + 1 = {least}"
         )
     return text
 
@@ -201,9 +201,9 @@ class SampledSoftmaxConfig(LanguageConfig):
     """Share of the words that are drawn uniformly, so that each has a positive probability."""
     sampling_temperature: float | None = Field(default=1.0, gt=0)
     """Words are drawn in proportion to exp(this times the cosine of q and k); null: in proportion
-    to exp(tau q.k), as the softmax has them."""
+    to exp(tau q.k), as in the softmax."""
     fit_at: int = Field(default=1, ge=1)
-    """Step before which a map with parameters of its own is fitted to queries and keys, once."""
+    """Step before which a map with fitted parameters is fitted to queries and keys, once."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -32,7 +32,7 @@ def read_exactly(policy: Any, env: Any, name: str) -> Any:
     if not isinstance(config, PlaceMemoryConfig) or config.memory != "linear":
         raise UserError(f"{name} must be a policy place_memory with memory linear")
     if config.rule != "sum" or config.pool_m or config.write_tokens:
-        raise UserError(f"{name} must write every pixel, by the rule sum")
+        raise UserError(f"{name} must have write_tokens null and rule sum")
     settings = dataclasses.replace(config, memory="exact", exact_s=None)
     exact = build_for(settings, env)
     exact.load_state_dict(policy.state_dict())

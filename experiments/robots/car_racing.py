@@ -155,5 +155,5 @@ def show(results: dict[str, Any]) -> Lines:
 
 main = figure.command(
     measure, show, draw,
-    figure.option("--minutes", type=float, default=60, help="of one core (default 60)"),
+    figure.option("--minutes", type=float, default=60, help="minutes of one core (default 60)"),
 )  # fmt: skip

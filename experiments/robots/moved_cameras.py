@@ -205,6 +205,6 @@ main = figure.file_command(
     figure.option("--seed", type=int, default=EVALUATION_SEED,
                   help="first seed (default %(default)s)"),
     figure.option("--poses", nargs="+", default=list(POSES), metavar="POSE",
-                  help=f"of these: {'; '.join(POSES)}"),
+                  help=f"poses, of these: {'; '.join(POSES)}"),
     figure.option("--workers", type=positive, default=1, help="processes (default 1)"),
 )  # fmt: skip

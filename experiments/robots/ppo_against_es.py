@@ -249,6 +249,6 @@ def measure(arguments: Arguments) -> dict[str, dict[str, Any]]:
 
 main = figure.command(
     measure, show, draw,
-    figure.option("tasks", nargs="*", metavar="TASK", help=f"of {' and '.join(TASKS)}"),
+    figure.option("tasks", nargs="*", metavar="TASK", help=f"tasks, of {' and '.join(TASKS)}"),
     figure.option("--runs", metavar="DIR", required=True, help="directory of the runs"),
 )  # fmt: skip

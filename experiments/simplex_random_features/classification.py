@@ -258,7 +258,9 @@ SETS = figure.option(
 DATA = figure.option("--data", metavar="DIR", help="local data folder (default: FOVEATE_DATA)")
 DRAWS = (
     figure.option("--repeats", type=positive, help="draws per figure (default 500, quick 20)"),
-    figure.option("--crt-repeats", type=positive, help="of CRT Table 1 (default 50, quick 5)"),
+    figure.option(
+        "--crt-repeats", type=positive, help="draws of CRT Table 1 (default 50, quick 5)"
+    ),
 )
 
 

@@ -62,7 +62,7 @@ class DenseController(nn.Module):
 
 
 class ConvController(nn.Module):
-    """Two convolutions along the columns of images, of whose rows and columns the means are given,
+    """Two convolutions along the columns of images, given as the means of their rows and columns,
     then dense layers that also receive the other inputs.
 
     Args:

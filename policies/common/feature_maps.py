@@ -46,8 +46,8 @@ def map_options(config: MapSettings) -> dict[str, Any]:
 def attention_kernel(
     config: MapSettings, dim: int
 ) -> attention.FeatureMap | attention.ExactSoftmax:
-    """The feature map, or exact softmax, that attention among unit queries and keys of `dim`
-    dimensions is computed with."""
+    """The feature map, or exact softmax, for attention among unit queries and keys of `dim`
+    dimensions."""
     if config.feature_map == EXACT:
         return attention.ExactSoftmax(dim)
     features = attention.feature_map(
@@ -65,9 +65,9 @@ def fit_to_directions(features: FeatureMap, length: float) -> None:
     """Set a map's parameters (the A of OPRF, a Gaussian coefficient) for queries and keys of a
     given length in random directions, as only their length is known before training.
 
-    Clustered maps are left as they are, because random directions have no clusters, and so are maps
-    on the meta device, which have no numbers. Training later fits all maps to the policy's queries
-    and keys (`fit_attention` of each policy).
+    Clustered maps are not changed, because random directions have no clusters, nor are maps on the
+    meta device, which have no numbers. Training later fits all maps to the policy's queries and
+    keys (`fit_attention` of each policy).
 
     Args:
         features: the map, changed in place.
@@ -96,8 +96,7 @@ def map_prefixes(policy: nn.Module) -> tuple[str, ...]:
 def map_state(policy: nn.Module) -> dict[str, Tensor]:
     """Copies of what is stored of a policy's feature maps, by their names in its `state_dict`.
 
-    `policy.load_state_dict(..., strict=False)` brings them back.
-    """
+    `policy.load_state_dict(..., strict=False)` restores them."""
     state, maps = policy.state_dict(), map_prefixes(policy)
     return {name: state[name].clone() for name in state if name.startswith(maps)}
 

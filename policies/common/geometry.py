@@ -43,7 +43,7 @@ class Footholds:
     stance_height_m: float = 0.463
     """Nominal height of the base above the standing toes' centres."""
     proprio: str = "proprio"
-    """Key of the observation that holds what the following slices are of."""
+    """Key of the part of the observation that the following slices index."""
     attitude: slice = field(default_factory=lambda: slice(0, 3))  # no default: unhashable
     """Roll, pitch and yaw, radians."""
     velocity: slice = field(default_factory=lambda: slice(6, 9))
@@ -112,7 +112,7 @@ def published_rays(height: int, width: int) -> Floats:
 
 
 def moving_images(geometry: Geometry) -> tuple[str, ...]:
-    """Keys of images of which a camera is elsewhere each episode; none, where nothing is said."""
+    """Keys of images whose cameras move between episodes; empty if the geometry names none."""
     found: tuple[str, ...] = getattr(geometry, "moving", ())
     return found
 

@@ -52,7 +52,7 @@ class Head(Protocol):
     coded: int
     """Numbers of an action as `code` gives it."""
     judged: tuple[int, ...]
-    """Which number of the action each of a decision's choices is, and then each of its means."""
+    """Index of the action's number for each choice of a decision, then for each mean."""
     described: str
     """The kind of actions, in a few words."""
 
@@ -183,8 +183,8 @@ class BoxDecision:
 
 
 class BinnedHead(BoxHead):
-    """Numbers of a Box of which some are categorical choices between values that are equally far
-    apart from bound to bound, so that an action may change abruptly with the observation.
+    """Numbers of a Box, some of them chosen among equally spaced values between the bounds, so that
+    an action may change abruptly with the observation.
 
     The most probable value is taken; of equal ones the nearest to the middle.
 
@@ -232,7 +232,8 @@ def binned(chosen: Tensor, count: int) -> Tensor:
 
 
 class BinnedDecision:
-    """See `BinnedHead`; `numbers` (batch, size): logits of each choice, then what is regressed."""
+    """See `BinnedHead`; `numbers` (batch, size): logits of each choice, then the regressed
+    numbers."""
 
     def __init__(self, head: BinnedHead, numbers: Tensor) -> None:
         self._head = head
@@ -288,7 +289,7 @@ class ChoiceHead:
         return ChoiceDecision(self, numbers)
 
     def index(self, actions: Tensor) -> Tensor:
-        """Actions (batch, ...) -> which choice each number is, (batch, numbers)."""
+        """Actions (batch, ...) -> index of each number's choice, (batch, numbers)."""
         index = actions.reshape(len(actions), -1)
         if index.is_floating_point():
             index = index.round().long()

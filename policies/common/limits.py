@@ -53,7 +53,7 @@ def check_numbers(needed: int, most: int) -> None:
     """Raise ValueError for more than `most` numbers."""
     if needed > most:
         raise ValueError(
-            f"its settings allocate {needed} numbers or more, where there can be at most {most}"
+            f"its settings allocate {needed} numbers or more, but at most {most} are allowed"
         )
 
 

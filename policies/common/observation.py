@@ -122,7 +122,9 @@ class Observations:
         self.keys: list[str] = []
         for key, part in parts_of(space):
             if key in self.keys:
-                raise ValueError(f"observation_space must name its parts apart, got {key} twice")
+                raise ValueError(
+                    f"observation_space must have parts of distinct names, got {key} twice"
+                )
             self.keys.append(key)
             seen = _read(key, part, given.pop(key, None), rays.get(key))
             if isinstance(seen, ImageInput):
@@ -136,7 +138,7 @@ class Observations:
             )
         self.vector_size = sum(vector.size for vector in self.vectors)
         if not self.image_parts and not self.vector_size:
-            raise ValueError(f"observation_space must hold something to see, got {space}")
+            raise ValueError(f"observation_space must not be empty, got {space}")
 
     def batch_of_one(self, observation: Any, device: torch.device) -> dict[str, Tensor]:
         """One observation as a batch: each part with a first axis of 1."""
@@ -376,8 +378,8 @@ def _scale(
     if scaling == "running" or not part.is_bounded:
         if scaling == "space":
             raise ValueError(
-                f"image_scaling must be running or [zero, unit] for {part.key}, which has no "
-                "bounds that tell, got space"
+                f"image_scaling must be running or [zero, unit] for {part.key}, whose space "
+                f"has no usable bounds, got space"
             )
         return None
     return (part.low + part.high) / 2, (part.high - part.low) / 2

@@ -60,7 +60,8 @@ def _made(
     kind: str, name: str, make: Any, given: tuple[Any, ...],
     options: Mapping[str, Any], offered: Mapping[str, Any],
 ) -> nn.Module:  # fmt: skip
-    """make(*given, **options) with what it takes of what is `offered`; an object as it is."""
+    """Return make(*given, **options) with the `offered` keywords that it accepts, or an object
+    unchanged."""
     if isinstance(make, nn.Module):
         if options:
             raise ValueError(

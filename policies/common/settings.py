@@ -32,8 +32,8 @@ def is_name(name: str) -> bool:
 
 
 def name_of(given: Any) -> Any:
-    """The name of a class, function or module of PyTorch, under which it is found from now on, in
-    this program; anything else as it is."""
+    """Register a class, function or module of PyTorch for this program, and return its name; return
+    anything else unchanged."""
     if inspect.isclass(given) or inspect.isroutine(given):
         name = f"{given.__module__}:{given.__qualname__}"
     elif hasattr(given, "state_dict"):
@@ -103,7 +103,8 @@ def check_scaling(scaling: ImageScaling) -> None:
 
 
 def check_feature_map(name: str, hybrid_base: str, projection: str, dim: int) -> None:
-    """ValueError for settings that no policy takes; `dim` is that of queries and keys.
+    """Raise ValueError for settings that no policy accepts; `dim` is the dimension of queries and
+    keys.
 
     A map of `attention.available()` declares what it accepts (`FeatureMap.general`,
     `FeatureMap.projections`, the option `base`).
@@ -177,9 +178,9 @@ class SeeingConfig:
     layout: dict[str, Layout] = Field(default_factory=dict)
     """Meaning of an image's axes, by its key in the observation ("observation" if it is no Dict): N
     separate images, T frames, C channels, H rows, W columns; or vector, no image.
-    What is not named is [H, W], but a vector where it is a table: floats, at most 7 rows or
-    columns, and no name such as image or depth; of three axes the shorter of first and last is
-    the channels; a fourth, the first, is frames, which are channels too; or as the robot's geometry
+    A part without a name here is [H, W], or a vector if it is a table: floats, at most 7 rows or
+    columns, and no name such as image or depth; of three axes the shorter of first and last is the
+    channels; a fourth, the first, is frames, which are channels too; or as the robot's geometry
     says."""
     image_scaling: ImageScaling = "auto"
     """Offset and scale of an image's values: [zero, unit], for all images or by key;
@@ -191,7 +192,7 @@ class SeeingConfig:
     image_px: tuple[Positive, Positive] | None = None
     """Height and width that every image is resized to, by means over areas; null: not resized."""
     grey: bool = False
-    """Bring colours to one channel, by the eye's weights for red, green and blue."""
+    """Convert colours to one channel, by the luma weights of red, green and blue."""
     repair: Repair = "none"
     """Repair of depth images before the policy sees them, see `policies.common.depth_repair`.
     holes: pixels without a return are filled; full: false returns are replaced too, by the last
@@ -218,11 +219,11 @@ class SeeingConfig:
     controller: ComponentName = "mlp"
     """Controller that turns attention output and vector into an action."""
     hidden: tuple[int, ...] = (32,)
-    """Widths of the hidden layers; none: a linear map (mlp). The last is that of what is remembered
-    (lstm, gru), the first the channels of the convolutions (conv)."""
+    """Widths of the hidden layers; none: a linear map (mlp). The last is the width of the recurrent
+    layer (lstm, gru), the first the channels of the convolutions (conv)."""
     bins: Bins | tuple[Bins, ...] | None = None
-    """Numbers of an action that are chosen among so many equally spaced values, by a softmax, of
-    all numbers or of each; 0: regressed; null: regressed, or votes for the feet of a robot whose
+    """Number of equally spaced values among which a softmax chooses a number of the action, for all
+    numbers or for each; 0: regressed; null: regressed, or votes for the feet of a robot whose
     geometry names them."""
     last_action: bool = False
     """Whether the controller receives the previous action, zeros at the beginning of an episode;

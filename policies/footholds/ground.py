@@ -111,7 +111,7 @@ class SeenGround(NamedTuple):
     holes: Tensor
     """1 where it is deeper than the plane, else 0."""
     near: Tensor
-    """bool, whether the ray meets the plane not too far ahead, in an image that shows anything."""
+    """bool, whether the ray meets the plane not too far ahead, in an image with any return."""
 
     @property
     def weights(self) -> Tensor:

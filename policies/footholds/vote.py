@@ -7,8 +7,7 @@ that prefers the middle. Translation does not have to be learned: there are 22 p
 enough for evolution strategies to learn from scratch.
 
 Where a pixel's ray meets the plane of the stones follows from the robot's attitude and height, both
-in proprioception, and from where the two images are taken, see `policies.footholds.vote_plan`.
-"""
+in proprioception, and from the poses of the two cameras, see `policies.footholds.vote_plan`."""
 
 import torch
 from torch import Tensor, nn
@@ -153,7 +152,7 @@ class VoteController(TemplateVotes):
 
 
 class PlaceVotes(TemplateVotes):
-    """As `VoteController`, but the template slides over reads of a memory of places.
+    """Like `VoteController`, but the template slides over reads of a memory of places.
 
     There are 23 parameters. The lateral speed follows from the cue and the robot's motion.
 

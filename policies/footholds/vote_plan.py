@@ -1,12 +1,10 @@
 """The images that foothold votes read, rendered from cameras at any pose and resolution.
 
 Votes, and the attention before them, read two images taken straight down, as the published
-cameras take them. Where an environment's cameras are others, these images are made of theirs: the
-depth of each pixel, planar along its camera's own axis, becomes what a camera that looks straight
-down from the published height would measure there; and each pixel of the two images takes it from
-where a camera sees the same ground, linearly between that camera's pixels. So pixels, tokens and
-places mean the same for all cameras.
-"""
+cameras take them. From other cameras these images are rendered: the depth of each pixel, planar
+along its camera's axis, is converted to the depth from a camera that looks straight down from the
+published height, and each pixel of the two images is interpolated linearly between the pixels of a
+camera that sees the same ground. So pixels, tokens and places mean the same for all cameras."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -50,8 +50,8 @@ class PolicyConfig(SeeingConfig):
     length that their weights give them, divided by d^(1/4) and at most 4 (as softmax attention of
     q.k / sqrt(d)). Lengths tell tokens of one direction apart."""
     init_keys: Literal["random", "opposed"] = "random"
-    """Initial weights of the keys: drawn as those of queries are, or their opposites, with which
-    attention begins at what is least like the rest of the image."""
+    """Initial weights of the keys: drawn like those of queries, or the opposites of those, so that
+    attention starts at the tokens that differ most from the rest of the image."""
     image_means: Literal["none", "lines", "patches"] = "none"
     """Means of the attended image that the controller receives in place of its pixels: of each row
     and each column (lines), or of each token (patches); with the variant masking and without

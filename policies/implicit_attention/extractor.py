@@ -37,12 +37,10 @@ class ImplicitAttentionExtractor(BaseFeaturesExtractor):
     training mode ends, so that an update uses the features with which its actions were chosen.
 
     Args:
-        observation_space: any of `policies.common.observation`, images' axes as they were or as
-            Stable-Baselines3 puts them.
-        features_dim: numbers of the output, each from -1 to 1.
-        geometry: geometry of the robot's cameras, see `policies.common.geometry`.
-        settings: fields of `PolicyConfig`; `hidden` are the layers before the last, none by
-        default.
+        observation_space: any of `policies.common.observation`, image axes in the environment's
+        order or in that of Stable-Baselines3. features_dim: numbers of the output, each from -1 to
+        1. geometry: geometry of the robot's cameras, see `policies.common.geometry`. settings:
+        fields of `PolicyConfig`; `hidden` are the layers before the last, none by default.
 
     Raises:
         ValueError: for settings or spaces that do not fit.

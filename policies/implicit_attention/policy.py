@@ -63,8 +63,8 @@ class ImplicitAttentionPolicy(SeeingPolicy):
             return None
         if tokens.count < 2:
             raise ValueError(
-                f"selection must be random or all where the patch {list(config.patch)} makes all "
-                "that is seen one token, got learned"
+                f"selection must be random or all where the patch {list(config.patch)} makes "
+                f"the whole observation one token, got learned"
             )
         kernel = attention_kernel(config, config.qk_dim)
         return LearnedSelection(

@@ -46,8 +46,8 @@ class PlaceMemoryConfig(SeeingConfig):
     """Kind of policy."""
     memory: Literal["none", "linear", "exact", "grid", "gru"] = "linear"
     """Linear attention; softmax attention over past frames (exact); a grid of cells along the path;
-    none: reads of the present frame alone, in such a grid; gru: the same, and a controller that
-    remembers."""
+    none: reads of the present frame alone, in such a grid; gru: the same with a recurrent
+    controller."""
     keys: Literal["geometry", "learned"] = "geometry"
     """Where pixels are: projected by the cameras' geometry, or learned (of one camera)."""
     key_prior: tuple[float, float] = (0.0, 0.8)
@@ -77,8 +77,8 @@ class PlaceMemoryConfig(SeeingConfig):
     width_m: float = Field(default=0.03, gt=0, le=1)
     """Standard deviation of the kernel of places, metres."""
     circle_m: float = Field(default=2.0, ge=0.5, le=100)
-    """Length of path that places tell apart: its ends are joined to a circle, metres. Where the
-    path turns, of either side of the ground."""
+    """Length of path after which places repeat: its ends are joined to a circle, metres. Where the
+    path turns, the length of both sides of the torus."""
     forgetting: float = Field(default=0.95, gt=0, le=1)
     """Factor by which each decision discounts the weight of earlier tokens."""
     exact_s: float | None = Field(default=10.0, gt=0, le=600)
@@ -110,7 +110,7 @@ class PlaceMemoryConfig(SeeingConfig):
         if self.last_action and self.controller == "vote":
             raise ValueError("last_action must be false with the controller vote; others take it")
         if self.feature_map == EXACT:
-            raise ValueError(f"feature_map must be no {EXACT} here; memory exact is that")
+            raise ValueError(f"feature_map must not be {EXACT}; memory exact is exact attention")
         if self.feature_map != "harmonic":
             check_feature_map(self.feature_map, self.hybrid_base, self.projection, 2)
         if self.memory == "gru" and self.controller not in ("auto", "mlp"):
@@ -153,7 +153,8 @@ class PlaceMemoryConfig(SeeingConfig):
         for key in _IMAGE_SETTINGS:
             if getattr(self, key) != defaults[key]:
                 raise ValueError(
-                    f"{key} is not of place_memory, which reads depth in metres, pixel by pixel; "
+                    f"{key} has no effect in place_memory, which reads depth in metres, pixel "
+                    f"by pixel; "
                     f"leave it out, got {getattr(self, key)}"
                 )
         return self
@@ -162,8 +163,8 @@ class PlaceMemoryConfig(SeeingConfig):
         if self.write_tokens is None:
             if self.write_choice != "learned":
                 raise ValueError(
-                    f"write_choice must be learned with write_tokens null, by which all are "
-                    f"written, got {self.write_choice}"
+                    f"write_choice must be learned with write_tokens null, which writes all "
+                    f"pixels, got {self.write_choice}"
                 )
             return
         for key, taken in (("memory", "linear"), ("keys", "geometry"), ("pool_m", None)):

@@ -103,7 +103,7 @@ def check_plane(config: PlaceMemoryConfig) -> None:
             )
     if config.controller == "vote":
         raise ValueError(
-            "controller must be another than vote where the path turns, for vote gives no yaw rate"
+            "controller must not be vote where the path turns, because vote has no yaw rate"
         )
 
 

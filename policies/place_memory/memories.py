@@ -169,8 +169,8 @@ class LinearPlaces(SteppedPlaces):
         return read.squeeze(-1).to(asked_m), state
 
     def _pooled(self, at_m: Tensor, holes: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
-        """A token a cell of the circle: the mean of its pixels, and their share of all; or 1, by
-        the delta rule, where there are any."""
+        """One token per cell of the circle: the mean of its pixels, and their share of all pixels
+        as weight; with the delta rule the weight is 1 where there are any."""
         with component("tokens"):
             count = len(self.cells_m)
             cells = (at_m * (count / self.circle_m)).floor().long() % count
@@ -276,7 +276,7 @@ class GridState(NamedTuple):
 class PlaceGrid(SteppedPlaces):
     """Shares of holes in cells on a circle of path: a classical occupancy grid.
 
-    The cells stay where they are and the robot moves over them, so that odometry blurs nothing.
+    The cells are fixed and the robot moves over them, so that motion does not blur the grid.
 
     Args:
         circle_m: length of the circle, metres.

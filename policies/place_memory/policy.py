@@ -317,7 +317,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
         )
 
     def fit_attention(self, observations: Mapping[str, Tensor]) -> None:
-        """Nothing: the places that keys can have are known, and maps are fitted to them."""
+        """Do nothing: maps are already fitted to the known places of keys."""
 
 
 def _stretches(starts: Tensor) -> list[int]:

@@ -74,8 +74,8 @@ class LearnedChoice(nn.Module):
     def forward(
         self, tokens: Tokens, observations: Mapping[str, Tensor], seen: SeenGround
     ) -> Tokens:
-        """The k tokens (n, k) that are written; where gradients are wanted, all that count in any
-        frame, of which the others have weight 0.
+        """The k tokens (n, k) that are written; if gradients are required, all tokens that count in
+        any frame, with weight 0 for those that are not written.
 
         Args:
             tokens: of frames (n, pixels); those of weight 0 do not count.

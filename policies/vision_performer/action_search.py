@@ -216,7 +216,8 @@ def uniform(shape: tuple[int, ...], generator: Noise, like: Tensor) -> Tensor:
 
 
 def stratified(shape: tuple[int, ...], generator: Noise, like: Tensor) -> Tensor:
-    """One uniform number from each of shape[-1] equal parts of [-1, 1], as `uniform` else."""
+    """One uniform number from each of shape[-1] equal parts of [-1, 1], otherwise like
+    `uniform`."""
     drawn = rand(shape, generator).to(like)
     return (torch.arange(shape[-1], device=like.device) + drawn) * (2 / shape[-1]) - 1
 

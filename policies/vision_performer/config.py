@@ -52,7 +52,7 @@ class VisionPolicyConfig:
     mlp_ratio: float = Field(default=2.0, gt=0, le=64)
     """Width of a block's hidden layer, in units of `embed_dim`."""
     attend: bool = True
-    """Attention among the tokens; false, the control: none, they only meet in the context."""
+    """Attention among the tokens; false: no attention, as a control."""
     feature_map: ComponentName = "angular_hybrid"
     """Random features that make attention linear, as in `PolicyConfig`, or "softmax": exact."""
     num_features: int = Field(default=8, ge=1)
@@ -74,38 +74,39 @@ class VisionPolicyConfig:
     """The pose and the action are those of two arms, one half each: the policy sees and decides
     their mean and half their difference, so that the arms agree while they choose where to go."""
     pose_octaves: int = Field(default=6, ge=0, le=10)
-    """Sines and cosines that stand beside each number of the pose, the slowest with a period of 8
-    standard deviations, each other one twice as fast: small differences of poses matter."""
+    """Number of sines and cosines added to each number of the pose, the slowest with a period of 8
+    standard deviations, each other one twice as fast, so that small differences of poses matter."""
     patch_readout: int = Field(default=8, ge=0, le=2**13)
-    """Numbers that the context reads of each patch token after the last block, in their places; 0:
-    of the tokens' mean instead, all places alike."""
+    """Numbers of each patch token after the last block that the context holds, position by
+    position; 0: the mean of the tokens instead."""
     context_dim: int = Field(default=128, ge=1, le=2**16)
     """Width of the encoder's output, which the head reads."""
     head: Literal["autoregressive", "joint", "explicit"] = "autoregressive"
     """One energy for each action dimension, given the dimensions before it; one energy of the whole
     action; or regression with squared errors, the baseline."""
     hidden: tuple[int, ...] = (64, 64)
-    """Widths of the head's hidden layers; of each dimension's own for the autoregressive head."""
+    """Widths of the head's hidden layers; the autoregressive head has such layers for each
+    dimension."""
     negatives: int = Field(default=64, ge=1, le=2**16)
     """Uniform actions against which each demonstrated one is compared; one set a dimension for the
     autoregressive head."""
     action_noise: float = Field(default=0.005, ge=0, le=1e6)
-    """Standard deviation of the noise on demonstrated actions, in units of the normalised action:
-    no energy's valley is narrower, so that a search finds it. Not for the explicit head."""
+    """Standard deviation of the noise on demonstrated actions, in units of the normalised action,
+    which widens the minima of the energy so that a search finds them. Not for the explicit head."""
     optimiser: Literal["autoregressive", "derivative_free", "langevin"] | None = None
     """Search for the action of least energy: autoregressive with the autoregressive head,
     derivative_free or langevin with the joint one; null: the head's own."""
     samples: int = Field(default=128, ge=2, le=2**17)
-    """Candidates that a search looks at together; derivative_free wants 1,000 and more."""
+    """Candidates that a search evaluates together; derivative_free needs 1,000 or more."""
     rounds: int = Field(default=2, ge=1, le=100)
     """Rounds of a search without gradients (autoregressive: for each dimension)."""
     noise: float = Field(default=0.05, gt=0, le=1e6)
     """Standard deviation of the noise after the first of these rounds, in units of the normalised
-    action (from -1 to 1); halved every round. derivative_free wants about 0.33."""
+    action (from -1 to 1); halved every round. derivative_free needs about 0.33."""
     temperature: float = Field(default=0.25, ge=0, le=1e6)
     """Temperature of the autoregressive search: after a first round one candidate is drawn with
-    weights softmax(-energy / temperature), and the best around it is taken; 0: the best of all,
-    which can hold still for ever where two dimensions disagree."""
+    weights softmax(-energy / temperature), and the best around it is taken; 0: the best candidate,
+    with which the robot can stop for ever where two dimensions disagree."""
     langevin_steps: int = Field(default=100, ge=1, le=5000)
     """Steps of a Langevin chain for an action."""
     langevin_step_start: float = Field(default=0.1, gt=0, le=1e6)
@@ -165,7 +166,8 @@ class PooledPolicyConfig(SeeingConfig):
     name: Literal["vision_performer"] = "vision_performer"
     """Kind of policy."""
     form: Literal["pooled"] = "pooled"
-    """Form of the policy: the tokens of any images are pooled, and a controller acts on that."""
+    """Form of the policy: the tokens of any images are pooled, and a controller acts on the
+    result."""
     embed_dim: int = Field(default=8, ge=1, le=2**12)
     """Width of a token; a multiple of `heads`."""
     depth: int = Field(default=1, ge=1, le=256)
@@ -175,8 +177,7 @@ class PooledPolicyConfig(SeeingConfig):
     mlp_ratio: float = Field(default=2.0, gt=0, le=64)
     """Width of a block's hidden layer, in units of `embed_dim`."""
     attend: bool = True
-    """Attention among the tokens; false, the control: none, they only meet where they are
-    pooled."""
+    """Attention among the tokens; false: no attention, as a control."""
     qk_length: float | None = Field(default=1.0, gt=0, le=1e6)
     """Length that queries and keys are scaled to; null: divided by head_dim**0.25 instead."""
     patch_readout: int = Field(default=0, ge=0, le=2**13)

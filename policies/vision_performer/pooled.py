@@ -121,7 +121,7 @@ class PooledVisionPerformer(SeeingPolicy):
             or self.encoder is None
             or self.inputs.cut[0][0] * len(self.inputs.cut) != 1
         ):
-            raise ValueError("attention_map is of one image, and there are none or several")
+            raise ValueError("attention_map needs exactly one image in the observation")
         tokens = self.tokens
         inputs = self._encoded(tokens, self._one(observation))
         shares = self.encoder.received(tokens.count, *inputs)

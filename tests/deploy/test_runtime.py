@@ -224,9 +224,9 @@ STRANGE = {
     "a port of text": (
         field(7, field(11, field(2, field(1, field(1, 8))))), "tensors of ONNX's type 8",
     ),
-    "cast to text": (node(field(5, field(3, 8) + field(1, b"to"))), "operator that makes others"),
+    "cast to text": (node(field(5, field(3, 8) + field(1, b"to"))), "operator that does not"),
     "text constant": (
-        node(field(5, field(1, b"value_string") + field(4, b"a"))), "operator that makes others",
+        node(field(5, field(1, b"value_string") + field(4, b"a"))), "operator that does not",
     ),
     "ONNX Runtime's format": (field(2, b"\1\1ORTM"), "damaged or another"),
     "nested": (field(7, nested(8)), "nest graphs"),
@@ -300,7 +300,7 @@ STATE = {"name": "s", "shape": [1], "dtype": "uint8"}
         (ports(outside="wrap"), "outside of x must be one of pass, clip, refuse, got 'wrap'"),
         (ports(dtype="object"), "dtype of x must be one of"),
         ({"version": 2}, "format and version must be foveate-contract 1"),
-        ({"inputs": 3}, "lacks a part or has another in its place"),
+        ({"inputs": 3}, "lacks a part or has a part of another type"),
         (ports(shape=[0, 8, 3]), "shape of x must have sides above 0"),
         (ports(dtype="uint8", high=300), "high of x must be whole numbers from 0 to 255, got 300"),
         (ports(dtype="int8", high=[1.5]), "high of x must be whole numbers from -128 to 127"),

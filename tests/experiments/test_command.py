@@ -99,11 +99,11 @@ def test_some_variants_bring_what_they_begin_with_and_the_rest_can_follow(
         (COMPOSITIONAL, "set.components=40", "must lie between 1 and the 36 numbers of a patch"),
         (COMPOSITIONAL, "set.draws=50", "draws must be at least features, got 50 and 60"),
         (COMPOSITIONAL, "set.learner=kernel", "learner"),
-        (COMPOSITIONAL, "set.activation=identity", "must be relu of a network, got identity"),
+        (COMPOSITIONAL, "set.activation=identity", "must be relu for a network, got identity"),
         (LISTOPS, "set={grammar: {shortest: 100, longest: 50}}", "longest must be at least shor"),
         (LISTOPS, "set={grammar: {shortest: 900, longest: 901, depth: 2}}", "gave none in"),
         (LISTOPS, "set={heads: 5}", "variant exact"),
-        (SAMPLED, "set.batch=900", "must leave a step to a text of 3334 tokens"),
+        (SAMPLED, "set.batch=900", "must be at most the 3334 tokens of the text"),
         (SAMPLED, "set.proposal={feature_map: trigs}", "trigs"),
         (SPEECH, "set={kernel: 4}", "kernel must be odd, got 4"),
         (SPEECH, "set={strings.least_digits: 8}", "must be at most most_digits, 7, got 8"),
@@ -134,7 +134,7 @@ def test_other_results_are_not_mixed_recorded_or_continued(experiment, clothes, 
     full = [word for word in [*given, "--record", str(kept)] if word != "--quick"]
     assert steps in refused(full, capsys)
     full[full.index("--out") + 1] = str(experiment.parent / "nothing")
-    assert "nothing is done there" in refused(full, capsys)
+    assert "there are none" in refused(full, capsys)
     assert (kept / "table.csv").read_bytes() == before
     batch = "settings.batch = 8, but the experiment now has 4"
     for arm, reason in (("exact", batch), ("oprf", f"start_inputs.{batch}")):
@@ -149,7 +149,7 @@ def test_other_results_are_not_mixed_recorded_or_continued(experiment, clothes, 
             path.write_text(text)
     assert main(given) == 0
     full[full.index("--out") + 1] = str(experiment.parent)
-    assert "holds something that is no experiment" in refused(full, capsys)
+    assert "holds files that are of no experiment" in refused(full, capsys)
 
 
 def test_quick_results_have_a_place_of_their_own(experiment, clothes, monkeypatch):

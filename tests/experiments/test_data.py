@@ -143,7 +143,7 @@ def recorded(**changed):
         (SPEECH, recorded(bob=wav(np.zeros(8))), "got 8 samples of silence"),
         (f"{TEXT}/test.txt", b"w1 w2 whale\n", "'whale' is not there"),
         (f"{TEXT}/valid.txt", b"w1 \xff\n", "cannot be read as text"),
-        (f"{TEXT}/valid.txt", b" \n", "must hold a text, and has no word"),
+        (f"{TEXT}/valid.txt", b" \n", "must hold text, and has no words"),
         (f"{TEXT}/train.txt.xz", b"w1", "train.txt.xz cannot be read"),
         (f"{TEXT}/train.txt.xz", lzma.compress(b"w1 w2\n" * 99)[:-30], "it ends too early"),
         (f"{TEXT}/train.txt.xz", lzma.compress(b"w1 " * 20_000), "must hold at most 50000 bytes"),

@@ -106,7 +106,7 @@ def test_another_models_state_is_refused_by_the_tensor_that_differs(tmp_path):
         fitted(tmp_path / "a", model=model_of(5))
     with pytest.raises(UserError, match="holds another optimiser: tensor 0/exp_avg"):
         fitted(tmp_path / "a", dataclasses.replace(SETTINGS, optimiser="adagrad"))
-    with pytest.raises(UserError, match="must hold the model to begin with"):
+    with pytest.raises(UserError, match="must hold the initial model"):
         load_model(tmp_path, model_of())
     (tmp_path / "a" / "state.safetensors").write_bytes(b"x" * 50)
     with pytest.raises(UserError, match="safetensors"):

@@ -202,7 +202,7 @@ def test_spaces_of_another_kind():
         match="action_space must be a Box that holds numbers, Discrete, MultiDiscrete or",
     ):
         build({}, OBSERVATIONS, spaces.Text(3))
-    with pytest.raises(ValueError, match="observation_space must hold something to see"):
+    with pytest.raises(ValueError, match="observation_space must not be empty"):
         build({}, spaces.Dict({}), ACTIONS)
 
 

@@ -126,9 +126,7 @@ def test_what_a_file_holds_bounds_a_policy():
     config = PolicyConfig(controller="mlp", hidden=(1000,))
     size = held(build(config, *STONES))
     build(config, *STONES, most_numbers=size)
-    with pytest.raises(
-        ValueError, match=f"allocate {size} numbers or more, where there can be at most"
-    ):
+    with pytest.raises(ValueError, match=f"allocate {size} numbers or more, but at most"):
         build(config, *STONES, most_numbers=size - 1)
 
 

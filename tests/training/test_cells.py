@@ -55,7 +55,7 @@ REFUSED = {
     (ppo, "custom recurrent controller"): f"{_STEPS} {PARTS}:Counting",
     (ppo, "place memory"): f"{_STEPS} memory linear",
     (ppo, "place memory gru"): f"{_STEPS} memory gru",
-    (ppo, "custom policy"): f"what its policy could have decided, got {PARTS}:Cloned",
+    (ppo, "custom policy"): f"the probabilities of decisions, got {PARTS}:Cloned",
 }
 
 

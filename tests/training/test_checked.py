@@ -307,7 +307,7 @@ def test_a_list_becomes_the_tuple_that_an_environment_has():
 @pytest.mark.parametrize(
     ("parts", "sentence"),
     [
-        ({"seen": 0}, "observation_space must hold something to see, got Box("),
+        ({"seen": 0}, "observation_space must not be empty, got Box("),
         ({"taken": 0}, "action_space must be a Box that holds numbers"),
     ],
 )

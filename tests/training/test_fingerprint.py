@@ -39,7 +39,7 @@ def test_files_and_tensors_count_by_their_contents(tmp_path):
         assert [change.key for change in differences(before, now)] == [key]
     with pytest.raises(FileNotFoundError, match="nowhere"):
         fingerprint({"file": tmp_path / "nowhere"})
-    with pytest.raises(TypeError, match="of type set cannot stand in a fingerprint"):
+    with pytest.raises(TypeError, match="of type set cannot be part of a fingerprint"):
         fingerprint({"names": {1}})
 
 

@@ -117,7 +117,7 @@ def test_a_run_is_drawn_over_a_column(run, drawn, x, column):
     [
         (None, "cannot be read"),
         ("a,b\n1,2\n", "no column 'iteration'"),
-        ("iteration,reward_mean\n", "measured value yet of what can be drawn, reward_mean, cen"),
+        ("iteration,reward_mean\n", "value yet in a column that can be drawn, reward_mean, cen"),
         ("iteration,colour\n1,2\n", "tiles, level; their columns are iteration, colour"),
     ],
 )

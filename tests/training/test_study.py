@@ -169,7 +169,7 @@ def test_what_results_depend_on_cannot_change(plain, tmp_path, capsys):
     assert files(out) == before
     (tmp_path / "else").mkdir()
     (tmp_path / "else" / "thesis.tex").write_text("")
-    refused(capsys, write_study(tmp_path), tmp_path / "else", "holds something that is no study")
+    refused(capsys, write_study(tmp_path), tmp_path / "else", "holds files that are of no study")
 
 
 @pytest.mark.slow

@@ -136,7 +136,7 @@ def test_a_run_s_file_imports_no_tracker(tmp_path, capsys):
     text = (run / "config.yaml").read_text()
     (run / "config.yaml").write_text(text.replace("tracker: none", "tracker: unimported_one:X"))
     assert command(["--resume", str(run), "--set", "iterations=2"]) == 2
-    assert "--set tracker=unimported_one:X where a run is resumed" in capsys.readouterr().err
+    assert "to resume the run, add --set tracker=unimported_one:X" in capsys.readouterr().err
     assert "unimported_one" not in sys.modules
     assert command(["--resume", str(run), "--set", "iterations=2", "tracker=none"]) == 0
 

@@ -48,8 +48,8 @@ class BCConfig(JobConfig):
     batch_size: int = Field(default=256, ge=1, le=2**14)
     """Decisions a gradient step."""
     sequence: int = Field(default=32, ge=1, le=2**14)
-    """Decisions in a row that gradients pass back through, for policies that remember (lstm, gru,
-    last_action); a gradient step is of batch_size / sequence such rows."""
+    """Consecutive decisions through which gradients are propagated, for recurrent policies (lstm,
+    gru, last_action); a gradient step takes batch_size / sequence such sequences."""
     learning_rate: float = Field(default=1e-3, gt=0, le=1e6)
     """Peak learning rate of Adam."""
     weight_decay: float = Field(default=0.0, ge=0, le=1e6)
@@ -62,8 +62,8 @@ class BCConfig(JobConfig):
     fit_after: int | None = Field(default=1000, ge=1)
     """Gradient steps, of all rounds, after which the feature maps' parameters that depend on data
     (A of OPRF, clusters of a clustered hybrid) are fitted to the policy's own queries and keys,
-    once; null: never. What `init_from` names keeps maps that its own training fitted, unless it
-    has other maps."""
+    once; null: never. Maps that were fitted in the training of `init_from` are kept, unless the
+    feature map changes."""
     speed_weight: float = Field(default=5.0, ge=0, le=1e6)
     """Weight of the lateral speed's squared error beside the footholds' cross-entropy."""
 

@@ -89,7 +89,7 @@ class DAgger(Algorithm[BCConfig]):
         if not callable(getattr(self.policy, "loss", None)):
             raise UserError(
                 f"policy.name = {config.policy.name!r} has no loss(observations, actions, "
-                "generator), which training.bc needs; training.es does without"
+                "generator), which training.bc needs; training.es does not need it"
             )
         self._layout = layout_of(self.env, self.policy.remembers)
         self._dataset = None if config.demonstrations is None else self._opened(config)
@@ -170,7 +170,7 @@ class DAgger(Algorithm[BCConfig]):
                 if not earlier:
                     raise
                 raise UserError(
-                    f"{error}; the newest checkpoint that does without it is {earlier[-1]}: "
+                    f"{error}; the newest checkpoint that does not need it is {earlier[-1]}: "
                     f"{command_line('training.bc', '--resume', earlier[-1])}"
                 ) from None
             known[i : i + 1] = [data.sha256()]

@@ -85,7 +85,7 @@ class EvolutionStrategies(Algorithm[ESConfig]):
         if numbers > _MOST_POPULATION:
             raise UserError(
                 f"popsize = {config.popsize} candidates of the policy's {len(parameters)} "
-                f"parameters are {numbers} numbers, where there can be at most {_MOST_POPULATION}"
+                f"parameters are {numbers} numbers, but the limit is {_MOST_POPULATION}"
             )
         try:
             self.searcher = searchers.build(config.searcher, parameters, config.popsize)

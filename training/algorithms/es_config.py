@@ -97,7 +97,8 @@ class ESConfig(JobConfig):
     probable one: a sparse reward is then found by chance, and more probable choices are better
     candidates. The centre takes the most probable one. For actions with choices alone."""
     ray_address: str | None = None
-    """Run them on this Ray cluster ("auto", "host:6379"), started with a token; null: here."""
+    """Address of the Ray cluster that runs the episodes ("auto", "host:6379"), which must require a
+    token; null: this machine."""
     init_from: str | None = None
     """Start from this policy: a checkpoint, a run directory or the name of a shipped policy."""
     searcher: SearcherConfig = Field(default=AutoConfig(), discriminator="name")
@@ -106,8 +107,8 @@ class ESConfig(JobConfig):
     """Levels, easiest first: reset options of the environment, e.g. {gap_m: [0.02, 0.06]}."""
     fit_after: int | None = Field(default=10, ge=1)
     """Iterations after which the feature maps' parameters that depend on data (A of OPRF, clusters
-    of a clustered hybrid) are fitted to the centre's own queries and keys, once; null: never. What
-    `init_from` names keeps maps that its own training fitted, unless it has other maps."""
+    of a clustered hybrid) are fitted to the centre's own queries and keys, once; null: never. Maps
+    that were fitted in the training of `init_from` are kept, unless the feature map changes."""
     advance_at: float = Field(default=0.6, gt=0, le=1)
     """Success rate of the population at which the next level begins."""
     advance_window: int = Field(default=1, ge=1, le=10**6)

@@ -88,7 +88,7 @@ class Rollout:
     samples: NDArray[np.float32]
     """The samples, (steps, choices + numbers)."""
     rewards: NDArray[np.float64]
-    """(steps, 1), or (steps, choices + numbers) where each is judged by terms of its own."""
+    """(steps, 1), or (steps, choices + numbers) where each has separate reward terms."""
     terminated: bool
     """Whether the episode terminated; otherwise it was truncated."""
 

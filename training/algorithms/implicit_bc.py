@@ -58,7 +58,7 @@ def _identity(reader: DemoReader, chosen: list[int], held_out: list[int]) -> str
 
 
 def _check_recording(config: ImplicitBCConfig, reader: DemoReader) -> None:
-    """UserError when the robot or the seeds of the demonstrations are others than the run's."""
+    """Raise UserError when the robot or the seeds of the demonstrations differ from the run's."""
     there, here = (
         environments.embodiment(config.env_id, environments.resolved(config.env_id, settings))
         for settings in (reader.recording.env, config.env)
@@ -181,7 +181,7 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
         return partial(Explorer, 1.0, *self.settings)
 
     def setup(self, run: Path) -> None:
-        """Start to read ahead the batches of the iterations that are left."""
+        """Start to read ahead the batches of the remaining iterations."""
         config, self._run = self.config, run
         # Gradients are averaged over the process group; this synchronises the processes.
         self._model = self._group.wrap(self.policy)

@@ -42,8 +42,8 @@ class ImplicitBCConfig(JobConfig):
     fit_after: int | None = Field(default=1000, ge=1)
     """Gradient steps, of all rounds, after which the feature maps' parameters that depend on data
     (A of OPRF, clusters of a clustered hybrid) are fitted to the policy's own queries and keys,
-    once; null: never. What `init_from` names keeps maps that its own training fitted, unless it
-    has other maps."""
+    once; null: never. Maps that were fitted in the training of `init_from` are kept, unless the
+    feature map changes."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Type of matrix products (mixed precision: parameters and energies stay float32)."""
     not_finite: Literal["stop", "skip"] = "stop"

@@ -187,8 +187,8 @@ class Demonstrations:
             raise UserError(f"cannot read the demonstrations {path}: {reason}") from None
 
     def check(self, path: Path, layout: Layout) -> None:
-        """UserError, for the file that they are from, unless they are of such observations and
-        actions, and some but not all of them held out. Numbers that are not finite come from the
+        """Raise UserError, naming their file, unless they fit these observations and actions, and
+        some but not all of them are held out. Numbers that are not finite come from the
         environment: training reports them.
         """
         count = self.held_out.numel()
@@ -202,8 +202,8 @@ class Demonstrations:
         held_out = int(self.held_out.sum())
         if not 0 < held_out < count:
             raise UserError(
-                f"{path} holds {count} decisions of which {held_out} are held out, where some must "
-                "be, but not all"
+                f"{path} holds out {held_out} of {count} decisions, where some must be held "
+                f"out, but not all"
             )
 
 

@@ -25,14 +25,14 @@ class Mirroring:
         choices: how many values each of the first columns has, which are choices.
 
     Raises:
-        UserError: without a mirror, or for one that does not give everything back when it is
-            applied twice, or does not fit the spaces.
+        UserError: without a mirror, or for one that is not its own inverse, or does not fit the
+        spaces.
     """
 
     def __init__(self, env: Any, judged: tuple[int, ...], choices: tuple[int, ...]) -> None:
         found = env.get_wrapper_attr("mirror") if env.has_wrapper_attr("mirror") else None
         if found is None:
-            raise UserError(f"mirror must be false for {name_of(env)}, which offers none")
+            raise UserError(f"mirror must be false for {name_of(env)}, which declares none")
         self._parts, self._choices = dict(found.observation), choices
         shapes = {key: part.shape or () for key, part in parts_of(env.observation_space)}
         for key, reflection in self._parts.items():

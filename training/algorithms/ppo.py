@@ -116,7 +116,7 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
         config, env, actor = self.config, self.env, self.policy
         if hasattr(actor.controller, "state_size"):
             raise UserError(
-                "policy.controller must remember nothing in training.ppo, which learns from single "
+                "policy.controller must not be recurrent in training.ppo, which learns from single "
                 f"steps, got {getattr(config.policy, 'controller', None)}; training.es takes it"
             )
         judged = actor.head.judged
@@ -375,8 +375,8 @@ def _credit(config: PPOConfig, env: gymnasium.Env) -> Any:
     """The numbers of the action that each term of the reward credits; None: all of them.
 
     Raises:
-        UserError: for an environment that declares no such terms, or settings of other than its
-            numbers.
+        UserError: for an environment that declares no such terms, or settings that do not fit its
+        numbers.
     """
     if config.credit == "shared":
         return None
@@ -405,8 +405,7 @@ def _buffer(
 ) -> DictRolloutBuffer:
     """The episodes' steps, one after the other, with advantages; rewards are divided by units.
 
-    Where numbers of an action are judged apart, each is what the buffer calls an environment.
-    """
+    Numbers of an action with separate rewards are environments in the buffer's terms."""
     steps, numbers = sum(len(rollout.rewards) for rollout in rollouts), len(units)
     assert isinstance(model.observation_space, spaces.Dict)
     apart = _NUMBER in model.observation_space.spaces

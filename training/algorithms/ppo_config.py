@@ -24,10 +24,10 @@ class PPOConfig(JobConfig):
     iterations: int = Field(default=200, ge=1, le=10**9)
     """Updates: episodes, then `n_epochs` passes over their steps."""
     steps: int = Field(default=2048, ge=2, le=10**7)
-    """Least environment steps an iteration: `episodes` are run, and as many again, until there are
-    so many."""
+    """Least environment steps an iteration: `episodes` are run repeatedly, until there are at least
+    this many."""
     episodes: int = Field(default=8, ge=1, le=10_000)
-    """Episodes at a time, each with its own seed; all run to their end."""
+    """Episodes that run together, each with a separate seed; all run to their end."""
     center_episodes: int = Field(default=2, ge=1, le=10_000)
     """Episodes an iteration without exploration, which are not trained on; their mean is
     `center_reward`."""
@@ -44,15 +44,15 @@ class PPOConfig(JobConfig):
     gammas: tuple[Annotated[float, Field(ge=0, le=1)], ...] | None = None
     """Discount of each number of the action, with credit: terms; null: gamma for all."""
     credit: Literal["shared", "terms"] = "shared"
-    """What an action's numbers are judged by: all by the reward, or each by those terms of it that
-    the environment's `reward_terms` credit it with, each with a value of its own."""
+    """Reward that an action's numbers are credited with: the whole reward for all (shared), or for
+    each the terms that the environment's `reward_terms` declare, with a separate value."""
     mirror: bool = False
-    """Whether steps are learned from a second time with left and right exchanged, as the
-    environment's `mirror` says."""
+    """Whether each step is also learned from with left and right exchanged, by the environment's
+    `mirror`."""
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
     """Bias against variance of advantages; 1: returns less values."""
     clip_range: float = Field(default=0.2, gt=0, le=1e6)
-    """How far from 1 the ratio of new and old probabilities is followed."""
+    """Clipping range of the ratio of new and old probabilities."""
     ent_coef: float = Field(default=0.0, ge=0, le=1e6)
     """Weight of the entropy."""
     vf_coef: float = Field(default=0.5, ge=0, le=1e6)
@@ -60,19 +60,20 @@ class PPOConfig(JobConfig):
     max_grad_norm: float = Field(default=0.5, gt=0, le=1e6)
     """Gradients longer than this are shortened to it."""
     target_kl: float | None = Field(default=None, gt=0)
-    """An iteration's passes end where the policy has moved so far; null: never."""
+    """Approximate KL divergence at which an iteration's passes end; null: no limit."""
     exploration: Deviation | tuple[Deviation, ...] = 0.5
     """Standard deviation of the action's regressed numbers at the start, of all or of each, in
-    halves of their range; it is learned. What is chosen, legs' offsets by votes too, is drawn by
-    its logits instead."""
+    halves of their range; it is learned. Discrete choices, and the legs' offsets by votes, are
+    drawn by their logits instead."""
     temperature: float = Field(default=1.0, gt=0, le=1e3)
-    """What those logits are divided by before they are drawn: the smaller, the nearer to the
-    action that is taken without exploration."""
+    """Temperature of those logits: the smaller, the nearer to the action that is taken without
+    exploration."""
     critic: dict[str, Any] = field(default_factory=dict)
-    """Settings in which the critic, a second policy whose one number is the value, differs from
+    """Settings in which the critic, a second policy whose only output is the value, differs from
     `policy`, such as {selection: all}. Its controller is mlp, `hidden` [64, 64] unless given."""
     ray_address: str | None = None
-    """Run them on this Ray cluster ("auto", "host:6379"), started with a token; null: here."""
+    """Address of the Ray cluster that runs the episodes ("auto", "host:6379"), which must require a
+    token; null: this machine."""
     device: str = "cpu"
     """PyTorch device of the updates: cpu or cuda."""
     threads: int = Field(default=1, ge=1, le=1024)
@@ -81,8 +82,8 @@ class PPOConfig(JobConfig):
     """Start from this policy: a checkpoint, a run directory or the name of a shipped policy."""
     fit_after: int | None = Field(default=10, ge=1)
     """Iterations after which the feature maps' parameters that depend on data (A of OPRF, clusters
-    of a clustered hybrid) are fitted to the policy's own queries and keys, once; null: never. What
-    `init_from` names keeps maps that its own training fitted, unless it has other maps."""
+    of a clustered hybrid) are fitted to the policy's own queries and keys, once; null: never. Maps
+    that were fitted in the training of `init_from` are kept, unless the feature map changes."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -90,8 +91,8 @@ class PPOConfig(JobConfig):
         if isinstance(policy, policies.CustomPolicyConfig):
             raise ValueError(
                 "policy.name must be implicit_attention, vision_performer or cnn in training.ppo, "
-                "which needs to know what its policy could have decided, got "
-                f"{policy.name}; training.es takes it, and policy.controller may be a custom one"
+                f"which needs the probabilities of decisions, got {policy.name}; training.es "
+                "takes it, and policy.controller may be a custom one"
             )
         if isinstance(policy, policies.PlaceMemoryConfig) and policy.memory != "none":
             raise ValueError(
@@ -109,14 +110,15 @@ class PPOConfig(JobConfig):
             )
         if policy.repair != "none":
             raise ValueError(
-                "policy.repair must be none in training.ppo, which learns from images as they "
-                f"are, got {policy.repair}; rollout and evaluate take --repair"
+                "policy.repair must be none in training.ppo, which learns from unrepaired "
+                "images, got {policy.repair}; rollout and evaluate take --repair"
             )
         return self
 
 
 def critic_settings(config: PPOConfig, source: str | Path) -> Any:
-    """The critic's settings. UserError names the `source` when something is wrong with them."""
+    """The critic's settings. Raise UserError, which names the `source`, for settings that do not
+    fit together."""
     plain = configuration.dump(config.policy)
     changed = {**plain, "standardise": False, "last_action": False, "bins": None}
     changed["hidden"] = [64, 64]
@@ -128,7 +130,8 @@ def critic_settings(config: PPOConfig, source: str | Path) -> Any:
     )
     if settings.last_action or settings.repair != "none":
         raise UserError(
-            f"{source}: the critic sees the present alone, as it is, so critic.last_action must be "
+            f"{source}: the critic receives only the present observation, unrepaired, so "
+            f"critic.last_action must be "
             f"false and critic.repair none, got {settings.last_action} and {settings.repair}"
         )
     return settings

@@ -82,7 +82,7 @@ def _start_of(
         if run_log.has_rows(run):  # the first checkpoint comes before the first row
             raise UserError(
                 f"{run} has rows in {run_log.METRICS} but no checkpoint to resume from; bring "
-                f"{run / checkpoint.CHECKPOINTS} back, or start anew with another --out"
+                f"{run / checkpoint.CHECKPOINTS} back, or start a new run with another --out"
             )
         return None
     start = _whole(run, chosen, trainer, saved, words)
@@ -162,8 +162,8 @@ def _configuration_file(run: Path, args: argparse.Namespace) -> Path:
     if ":" in config.get("env_id", "") and asked.get("env_id") != config["env_id"]:
         raise UserError(
             f"there is no {saved}, and {whole} names an environment that would be imported, "
-            f"{str(config['env_id'])!r}, which only your configuration may ask for; give that "
-            "with --config"
+            f"{str(config['env_id'])!r}, which only your configuration may request; give that "
+            f"with --config"
         )
     try:
         with run_log.lock(run):
@@ -213,8 +213,8 @@ def iterations_done(start: Checkpoint | None) -> int:
     done = progress.get("iteration") if isinstance(progress, dict) else None
     if type(done) is not int or done < 0:
         raise UserError(
-            f"{start.path} holds no progress of a run, so none can be resumed from it; it may be a "
-            "policy alone"
+            f"{start.path} holds no progress of a run, so none can be resumed from it; it may "
+            f"hold a policy only"
         )
     return done
 

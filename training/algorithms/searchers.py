@@ -41,7 +41,7 @@ class Searcher:
         raise NotImplementedError
 
     def tell(self, population: Tensor, returns: Tensor) -> None:
-        """Update from the returns (popsize,) of the population that `ask` gave last."""
+        """Update from the returns (popsize,) of the population that `ask` returned last."""
         raise NotImplementedError
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, float]]:
@@ -182,8 +182,8 @@ class CMAES(Searcher):
         self._set({"m": m, "sigma": sigma, "C": C, "A": A, "p_sigma": p_sigma, "p_c": p_c})
 
     def _set(self, tensors: dict[str, Tensor]) -> None:
-        """Take these tensors, each in the memory layout that it always has here: sums of products
-        round by layout, and a checkpoint holds none. LAPACK gives a factor column by column."""
+        """Copy these tensors in a fixed memory layout: the rounding of sums of products depends on
+        the layout, which a checkpoint does not hold. LAPACK gives a factor column by column."""
         m, sigma, C, A, p_sigma, p_c = (tensors[name].contiguous() for name in self._TENSORS)
         self._A = A if self._separable else A.mT.contiguous().mT
         self._m, self._sigma, self._C, self._p_sigma, self._p_c = m, sigma, C, p_sigma, p_c

@@ -40,9 +40,9 @@ class JobConfig:
     iterations: int = Field(default=100, ge=1, le=10**9)
     """Rows of metrics.csv, and checkpoints."""
     workers: int = Field(default=2, ge=1, le=4096)
-    """Episodes run at the same time, each in a process; 1 needs no process but this."""
+    """Episodes run at the same time, each in a process; 1 uses this process."""
     seed: int = Field(default=0, ge=0, lt=2**63)
-    """Seed of all that is random but the initial policy, which has `policy.init_seed`."""
+    """Seed of everything random except the initial policy, whose seed is `policy.init_seed`."""
     episode_s: float | None = None
     """Length of an episode, seconds: shorthand of `env.episode_s`."""
     feature_map: str | None = None
@@ -60,8 +60,8 @@ class JobConfig:
     checkpoints_kept: int = Field(default=5, ge=1, le=10**9)
     """Latest checkpoints that are kept, besides the one before training."""
     tracker: str = "none"
-    """What records the run's numbers beside TensorBoard: none, trackio, wandb, mlflow (each an
-    extra), or a custom tracker, "module:Class" (docs/guide/trackers.md). Nothing leaves this
+    """Tracker that records the run's metrics beside TensorBoard: none, trackio, wandb, mlflow (each
+    an extra), or a custom tracker, "module:Class" (docs/guide/trackers.md). Nothing leaves this
     machine."""
 
     @field_validator("tracker")

@@ -47,7 +47,7 @@ class Task:
     maps: dict[str, Tensor] = dataclasses.field(default_factory=dict)
     """Parameters of feature maps fitted since the pool was opened; may be empty."""
     kept: int = 0
-    """How many of the observations seen the outcome is to hold."""
+    """Number of observations that the outcome holds."""
     sample: bool = False
     """Whether choices are drawn by their logits, with the episode's seed."""
     __str__ = EpisodeTask.__str__

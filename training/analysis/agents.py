@@ -51,7 +51,7 @@ class Agent:
     own: tuple[str, ...] = ()
     """Custom components that a checkpoint may name, as "module:Class"."""
     force: bool = False
-    """Whether it also plays with another robot or other cameras than it was trained with."""
+    """Whether it also runs with another robot or other cameras than in training."""
     action: Any = None
     """Plain numbers of the action that the policy `constant` repeats."""
 
@@ -86,8 +86,7 @@ class Agent:
 
 def scripted_policy(name: str, env: gymnasium.Env, seed: int) -> Policy:
     """A scripted policy: the oracle, zero actions or random ones; raises UserError if `env` has no
-    expert, no numbers that could be 0, or nothing that can be drawn from.
-    """
+    expert, no zero action, or no actions that can be drawn."""
     from policies.common import scripted
 
     identity, space = envs.name_of(env), env.action_space
@@ -113,7 +112,7 @@ def scripted_policy(name: str, env: gymnasium.Env, seed: int) -> Policy:
 def add_arguments(
     parser: argparse.ArgumentParser, episodes: int, device: bool = True, workers: bool = False
 ) -> None:
-    """The arguments that commands which play policies share, all but the positional one."""
+    """The arguments shared by commands that run policies, except the positional one."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = environments.describe()
     text = (
@@ -290,8 +289,8 @@ def _with_best_constant(agent: Agent, env: gymnasium.Env) -> Agent:
         raise UserError(f"--policy constant: {error}") from None
     if action is None:
         raise UserError(
-            f"--policy constant: the actions of {envs.name_of(env)} are {env.action_space}, of "
-            "which none can be listed"
+            f"--policy constant: the actions of {envs.name_of(env)} are {env.action_space}, "
+            f"from which no constant action can be listed"
         )
     print(f"note: the best constant action found is {action}", file=sys.stderr)
     return dataclasses.replace(agent, action=action)
@@ -347,7 +346,7 @@ def _name(given: str, path: Path) -> str:
 
 
 def _with_distinct_names(agents: list[Agent]) -> list[Agent]:
-    """Agents by name; those with one name have their checkpoint behind it."""
+    """Agents by name; the checkpoint is appended to equal names."""
     names = [agent.name for agent in agents]
     result: dict[str, Agent] = {}
     for agent in agents:

@@ -60,7 +60,7 @@ def depth_edges(env_id: str = environments.DEFAULT) -> DepthEdges:
     """
     task = envs.find_task(env_id)
     if task is None or task.edges is None:
-        raise UserError(f"the description of {env_id} does not say where its ground ends (edges)")
+        raise UserError(f"the description of {env_id} has no edges of the ground")
     return task.edges
 
 

@@ -13,10 +13,9 @@ A ratio of two variants on the same scenes has the variance of its linearised di
 degrees of freedom by Welch 1947. A share of episodes has Wilson's interval with the effective
 number of episodes and the t-quantile (Korn and Graubard 1998, Survey Methodology 24(2)).
 
-In simulations of 3 seeds and 200 scenes, with seeds that differ by 0 to 0.5 times what scenes do,
-95 to 98 % of the intervals of means and ratios hold the true value, and 95 to 99 % of those of
-shares, which are wide near 0 and 1.
-"""
+In simulations of 3 seeds and 200 scenes, whose seeds differ by 0 to 0.5 times as much as scenes, 95
+to 98 % of the intervals of means and ratios hold the true value, and 95 to 99 % of those of shares,
+which are wide near 0 and 1."""
 
 import math
 from collections.abc import Sequence

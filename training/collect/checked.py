@@ -1,8 +1,7 @@
 """The check of everything that comes from an environment; `make_env` puts it around each one.
 
 What passes has the types and shapes of the observation space, finite numbers, a reward that is a
-number, flags that are true or false, and `info["success"]`, if anything says it, as a bool.
-"""
+number, flags that are true or false, and `info["success"]`, if present, as a bool."""
 
 import math
 import sys
@@ -50,10 +49,10 @@ def reason(error: BaseException) -> str:
 
 
 class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An environment of which every value is checked.
+    """An environment whose values are all checked.
 
     Numbers of another type are converted to the space's where they fit: floats to floats, whole
-    numbers to any type that holds them. Bounds of a Box may be left.
+    numbers to any type that holds them. Values may leave the bounds of a Box.
 
     Raises:
         EnvironmentFault: at the first value that breaks the interface, naming the environment,
@@ -143,7 +142,7 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
                 print(text, file=sys.stderr)
 
     def get_wrapper_attr(self, name: str) -> Any:
-        """An attribute of the environment; `expert_action` is checked as all else."""
+        """An attribute of the environment; `expert_action` is checked like all values."""
         found = super().get_wrapper_attr(name)
         return partial(self._expert_action, found) if name == "expert_action" else found
 
@@ -280,7 +279,7 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def checked(make: Callable[[], gymnasium.Env[Any, Any]]) -> gymnasium.Env[Any, Any]:
-    """An environment of another factory than `make_env`, checked."""
+    """A checked environment that `make_env` did not create."""
     return Checked(make())
 
 

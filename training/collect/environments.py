@@ -45,7 +45,7 @@ def find_task(env_id: str) -> envs.Task | None:
 
 
 def same(env_id: str, other: str) -> bool:
-    """Whether two ids are one environment's, modules aside."""
+    """Whether two ids name the same environment, ignoring modules."""
     return env_id.rpartition(":")[2] == other.rpartition(":")[2]
 
 
@@ -73,8 +73,8 @@ def make_env(env_id: str, settings: dict[str, Any], **extra: Any) -> gymnasium.E
 
 
 def _with_tuples(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings with a tuple in place of a list, which YAML has alone, where the environment's
-    own value is a tuple."""
+    """The settings with lists, the only sequences of YAML, converted to tuples where the
+    environment's value is a tuple."""
     spec = gymnasium.registry.get(env_id.rpartition(":")[2])
     if spec is None or not any(isinstance(value, list) for value in settings.values()):
         return settings
@@ -165,8 +165,8 @@ def embodiment(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:
 def other_robot(
     env: gymnasium.Env, env_id: str, trained: dict[str, Any]
 ) -> dict[str, tuple[Any, Any]]:
-    """Settings of the robot and its cameras that are others in an open environment than those that
-    a policy was trained with: both, by name; empty where that is unknown."""
+    """Settings of the robot and its cameras that differ between an open environment and a policy's
+    training: both values, by name; empty where they are unknown."""
     task, spec = find_task(env_id), env.spec
     if task is None or task.settings is None or spec is None or not same(env_id, spec.id):
         return {}

@@ -138,7 +138,7 @@ class WorkerPool(Pool[T, R], Generic[T, R, H]):
 
     @abstractmethod
     def stop_worker(self, handle: H) -> None:
-        """Stop a worker: at once, or soon after it was asked to."""
+        """Stop a worker: at once, or soon after a request."""
 
     @abstractmethod
     def count_loss(self, reason: str) -> None:
@@ -177,7 +177,7 @@ class WorkerPool(Pool[T, R], Generic[T, R, H]):
                 self._remove(handle)
 
     def _report_quiet(self, tasks: Sequence[T]) -> None:
-        """Report workers that have not answered for long: they may stand still."""
+        """Report workers that have not answered for long: they may hang."""
         now, limit_s = time.monotonic(), _quiet_s()
         for handle in self.handles:
             if handle.ready and handle.index is None:

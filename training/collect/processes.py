@@ -232,7 +232,7 @@ def _cause(process: subprocess.Popen[bytes]) -> str:
 
 def serve(descriptor: int) -> None:
     """A worker process: greet over a pipe, build the worker, then run task after task until the
-    pipe ends, or SIGTERM asks it to end; close the worker."""
+    pipe ends or SIGTERM arrives; close the worker."""
     parent, nowhere = os.dup(0), os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
     _serve_parent(lambda: os.read(parent, 1))

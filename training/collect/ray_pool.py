@@ -117,7 +117,7 @@ class RayPool(WorkerPool[T, R, _Handle]):
         if any(handle.ready for handle in self.handles):
             self._alive_s = now
         elif now - self._alive_s > PATIENCE_S:
-            raise WorkerDiedError(f"no Ray worker has lived for {PATIENCE_S:.0f} s")
+            raise WorkerDiedError(f"no Ray worker was available for {PATIENCE_S:.0f} s")
 
     def assign(self, handle: _Handle, task: T) -> None:
         handle.reference = handle.actor.run.remote(task)

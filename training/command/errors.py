@@ -17,7 +17,7 @@ class UserError(ValueError):
 
 
 class NotFiniteError(UserError):
-    """Training produced numbers that are not finite and would do so again."""
+    """Training produced numbers that are not finite, and would again after a restart."""
 
 
 def shown(value: Any) -> str:

@@ -67,7 +67,7 @@ def _remove_left_overs(path: Path) -> None:
 
 
 def append(file: FileIO, data: bytes) -> None:
-    """Write all of `data` into an unbuffered file: a buffer would try again what failed, when it is
+    """Write all of `data` into an unbuffered file: a buffer would retry a failed write when it is
     closed. An OSError names the file; a part may then be written."""
     rest = memoryview(data)
     try:

@@ -1,8 +1,7 @@
 """Signals, exit status and closed output of every command.
 
 The package loads this file first, and it loads nothing that takes time, so that Control-C is
-answered while a command itself loads.
-"""
+handled while a command loads."""
 
 import contextlib
 import os

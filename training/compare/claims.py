@@ -11,8 +11,8 @@ CEILING = 0.95
 
 
 def of_controls(results: Results) -> str:
-    """The level that every control and the headline variant reach, of what the task is judged by;
-    empty if that variant, or every control, is not measured."""
+    """The level of the task's outcome that every control and the headline variant reach; empty if
+    that variant, or every control, is not measured."""
     study = results.study
     first = results.variants.get(study.headline or study.baseline)
     controls = [row for name, row in results.variants.items() if name in study.controls]
@@ -35,7 +35,7 @@ def _reached(scores: Scores, measured: bool) -> str:
 
 def at_ceiling(results: Results) -> list[str]:
     """Variants that nearly always succeed, as often as the best one and the oracle, by intervals
-    that meet: the task does not tell these apart. None of a task judged otherwise."""
+    that meet: the task does not distinguish them. None for a task that is not judged by success."""
     variants = list(results.variants.values())
     if not variants or any(row.scores.measured is not None for row in variants):
         return []
@@ -85,7 +85,7 @@ def headline(results: Results) -> list[str]:
 
 
 def lead_sentences(sentences: Sequence[str]) -> list[str]:
-    """The three of them that a page opens with: the comparison, what was reached, the cheapest."""
+    """The three sentences at the top of a page: the comparison, the level reached, the cheapest."""
     cheapest = [one for one in sentences[2:] if one.startswith(("Cheapest", "No kind", "Of no"))]
     return [*sentences[:2], *(cheapest[-1:] or sentences[2:3])]
 

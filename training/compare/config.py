@@ -106,8 +106,8 @@ class StudyConfig:
     arms: tuple[VariantConfig, ...] = Field(min_length=1, max_length=1000)
     """The variants that are compared."""
     leading_arms: int | None = Field(default=None, ge=1, le=1000)
-    """How many of them, the first, have all their seeds and curves before the others begin; null:
-    all."""
+    """Number of variants, from the first, that get all their seeds and curves before the others
+    start; null: all."""
     baseline: str
     """Name of the variant that the others are measured against."""
     headline: str | None = None
@@ -121,8 +121,8 @@ class StudyConfig:
     )
     """Training seeds; each gives every variant one policy."""
     best_seeds: int | None = Field(default=None, ge=2, le=1000)
-    """Report the best so many of the seeds of each variant beside all of them, as papers do; by
-    reward on the task. Only where there are more. Null: all alone."""
+    """Number of seeds of each variant that are reported as the best, by reward on the task, beside
+    all seeds. Only for variants with more seeds. Null: all alone."""
     seed_keys: Annotated[tuple[str, ...], Field(max_length=100)] = (
         "seed",
         "policy.init_seed",
@@ -148,7 +148,7 @@ class StudyConfig:
     """Episodes run at the same time, in training and evaluation; null: the stages' own number, and
     one in evaluations."""
     parallel: int = Field(default=1, ge=1, le=1024)
-    """Runs and evaluations made at the same time, each in a process of its own with `workers`."""
+    """Runs and evaluations made at the same time, each in a separate process with `workers`."""
     ray_address: str | None = None
     """Ray cluster for the stages that can use one ("auto", "host:6379")."""
     device: str = "cpu"
@@ -168,7 +168,7 @@ class StudyConfig:
         return self
 
     def _mistakes(self) -> Iterator[str]:
-        """Sentences on what does not go together."""
+        """Sentences on settings that do not fit together."""
         names = [variant.name for variant in self.arms]
         yield from _alike("variant", names, get_args(Reference))
         yield from _alike("curve", [curve.name for curve in self.curves])

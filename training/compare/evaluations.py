@@ -1,4 +1,4 @@
-"""The evaluations of a study: jobs that play episodes and write down each as it ends."""
+"""The evaluations of a study: jobs that run episodes and write each one as it ends."""
 
 import copy
 import dataclasses
@@ -33,7 +33,7 @@ _EPISODE = TypeAdapter(Episode)
 
 @checked_dataclass(frozen=True, config=State)
 class Evaluation:
-    """The inputs of an evaluation, as its file has them."""
+    """The inputs of an evaluation, as stored in its file."""
 
     env_settings: dict[str, Any]
     seeds: tuple[Count, ...]
@@ -43,7 +43,7 @@ class Evaluation:
 
 @checked_dataclass(frozen=True, config=State)
 class Episodes:
-    """The episodes of an evaluation, as its file has them."""
+    """The episodes of an evaluation, as stored in its file."""
 
     records: tuple[dict[str, Finite], ...]
     provenance: dict[str, Any] = field(default_factory=dict)
@@ -212,7 +212,7 @@ def _play_on(
     play: Callable[[Sequence[int]], Iterator[Episode]],
     played: list[Episode],
 ) -> list[Episode]:
-    """An episode a seed: those that exist, then the others, each added to `path` at its end.
+    """One episode per seed: those that exist, then the others, each added to `path` when it ends.
 
     Args:
         path: JSON, a line for `facts` and one for each episode in the order of `seeds`.

@@ -50,8 +50,8 @@ DONE, MISSING = Status("done"), Status("missing")
 
 
 def stale(made: str, change: Difference, noun: str, what: str) -> Status:
-    """The status of a result that was `made` of other inputs than the study or experiment (`noun`)
-    has now; `what` is to be moved away."""
+    """The status of a result that was `made` from other inputs than the present ones of the study
+    or experiment (`noun`); the message says to move `what` away."""
     now = change.describe(f"the {noun} now has")
     reason = f"{made} with {now}; give another --out, or move {what} away"
     return Status("stale", reason, change)
@@ -137,7 +137,8 @@ def run_jobs(
     write_page: Callable[[Sequence[str], Sequence[str]], object],
     parallel: int = 1,
 ) -> list[str]:
-    """Run the missing jobs in order; write the page now and then, and however this ends.
+    """Run the missing jobs in order; write the page from time to time and at the end, also after an
+    error.
 
     Interrupts and refusals of the operating system, such as a full disk, are raised. Any other
     error, an environment's own included, fails its job and those that need it.
@@ -281,12 +282,12 @@ def check_owner(out: Path, config: str, title: str, noun: str, option: str = "--
             )
         return True
     if out.exists() and (not out.is_dir() or any(p.name[0] != "." for p in out.iterdir())):
-        raise UserError(f"{out} holds something that is no {noun}: give another {option}")
+        raise UserError(f"{out} holds files that are of no {noun}: give another {option}")
     return False
 
 
 def write_changed(path: Path, data: bytes) -> bool:
-    """Write a file unless it holds these bytes, and whether it was written."""
+    """Write a file unless it holds these bytes; returns whether it was written."""
     if path.is_file() and path.read_bytes() == data:
         return False
     write_atomically(path, data)
@@ -323,7 +324,7 @@ class Comparison(ABC):
 
     @abstractmethod
     def write_page(self, missing: Sequence[str], failed: Sequence[str] = ()) -> bool:
-        """Write the page and the tables from the results, and whether that changed the page.
+        """Write the page and the tables from the results; returns whether the page changed.
 
         Args:
             missing: labels of missing jobs.

@@ -169,8 +169,7 @@ class CostJob(Job):
     """Measures FLOPs, times, size and memory of a step of every variant, timed in turn.
 
     They follow from a variant's configuration: training changes the numbers in a policy, not what
-    it computes. So they are measured before the first run, on policies as they are initialised.
-    """
+    it computes. So they are measured before the first run, on freshly initialised policies."""
 
     study: StudyConfig
     out: Path
@@ -194,7 +193,8 @@ class CostJob(Job):
         return measured
 
     def status(self) -> Status:
-        """Missing: a variant as it is now was not measured; then all are measured again."""
+        """Missing: the present configuration of a variant was not measured; then all are measured
+        again."""
         if not self.path.is_file():
             return MISSING
         here, there = fingerprint(self._measured()), read_json(Measured, self.path).measured
@@ -257,5 +257,5 @@ class CostJob(Job):
 
 
 def _policy_facts(settings: Any) -> dict[str, Any]:
-    """A policy's settings as plain data, but for its seeds, by which no cost differs."""
+    """A policy's settings as plain data, except its seeds, which do not affect costs."""
     return {k: v for k, v in configuration.dump(settings).items() if not k.endswith("_seed")}

@@ -132,7 +132,7 @@ def _if(table: Table | Sequence[Table] | None, *parts: Any) -> list[Any]:
 
 
 def _legend(names: Sequence[str]) -> Any:
-    """A legend, unless each of the names has a panel of its own."""
+    """A legend, unless each of the names has a separate panel."""
     return legend(names) if len(names) <= OVERLAID else None
 
 

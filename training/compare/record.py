@@ -66,9 +66,8 @@ def pack(out: Path, record: Path, runs: Columns, evaluations: Columns) -> None:
 
     Args:
         out: the study's directory.
-        record: the directory of the record, made where it is not there.
-        runs: columns of each run of the study, those that do not exist too.
-        evaluations: the same of each evaluation.
+        record: the directory of the record, created if it does not exist. runs: columns of each run
+        of the study, those that do not exist too. evaluations: the same of each evaluation.
 
     Raises UserError where a file is damaged, OSError where nothing can be written.
     """
@@ -194,7 +193,7 @@ def _files(record: Path) -> dict[str, str]:
     facts = check(Facts, _json(decompressed(facts_path), facts_path), facts_path)
     for path in (episodes_path, iterations_path):
         if sha256_of([_bytes(path)]) != facts.tables.get(path.name):
-            raise UserError(f"{path} is another table than {facts_path} was written with")
+            raise UserError(f"{path} is not the table that {facts_path} was written with")
     episodes, iterations = _grouped(episodes_path), _grouped(iterations_path)
     files = _texts({name: record / name for name in (_STUDY, _COSTS)})
     files |= {} if facts.costs is None else {_COSTS: facts.costs}
@@ -222,7 +221,7 @@ def _files(record: Path) -> dict[str, str]:
     try:
         "".join(files.values()).encode()
     except UnicodeEncodeError:
-        raise UserError(f"{facts_path} is damaged: it holds half a character") from None
+        raise UserError(f"{facts_path} is damaged: it holds an incomplete character") from None
     return files
 
 

@@ -119,8 +119,8 @@ def read_scores(paths: Sequence[Path], episodes: int) -> Scores | None:
         wanted = len(found.records) if found.seeds is None else len(found.seeds)
         if not found.records or len(found.records) != wanted:
             raise UserError(
-                f"{path} holds {len(found.records)} episodes of {wanted} scenes; it is damaged, "
-                "and is made again once it is moved away"
+                f"{path} holds {len(found.records)} episodes of {wanted} scenes; it is "
+                f"damaged; move it away, and it is made again"
             )
         if len(found.records) < episodes:  # more of them follow
             continue
@@ -230,7 +230,7 @@ class Results:
         return {seed: scores for seed, scores in found.items() if scores is not None}
 
     def finished(self, variant: str, stage: int) -> dict[int, Curve]:
-        """Metrics of a variant's finished runs at a stage, by seed, where a row of them is left."""
+        """Metrics of a variant's finished runs at a stage, by seed, if they still have rows."""
         curves = {
             run.seed: read_metrics(run.directory)
             for run in self.runs
@@ -292,7 +292,8 @@ def _row(
 
 
 def _share_of(ours: Scores, oracle: Scores) -> Interval | None:
-    """Interval of the ratio of success; where all our episodes went alike, from our own alone."""
+    """Interval of the ratio of success; from our episodes alone if all of them have the same
+    result."""
     if ours.success in (0.0, 1.0):
         low, high = ours.success_interval
         return low / oracle.success, high / oracle.success

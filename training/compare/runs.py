@@ -207,8 +207,8 @@ def _in_turn(*layers: dict[str, Any]) -> dict[str, Any]:
 
 
 def all_runs(study: StudyConfig, path: Path, out: Path) -> list[list[TrainingJob]]:
-    """The stages of every seed and variant, seeds outermost; in names of all runs but the last
-    stage's is their stage.
+    """The stages of every seed and variant, seeds outermost; names of runs contain their stage,
+    except in the last stage.
 
     Raises UserError when a stage's configuration is wrong.
     """
@@ -256,7 +256,8 @@ def check_policies(runs: list[TrainingJob], curves: Sequence[CurveConfig] = ()) 
 
 
 def _check_same_policy(before: Any, policy: Any, settings: Any, now: Any) -> None:
-    """UserError where more than the feature map differs of the stage before, of other settings."""
+    """Raise UserError if more than the feature map differs from the stage before, which has other
+    settings."""
     prefixes = renewed(policy, settings, now)
     if prefixes:
         check_heads(settings, now)
@@ -296,6 +297,6 @@ def check_demonstrations(runs: Sequence[TrainingJob], starting: bool) -> None:
         if first[0] != identity:
             raise UserError(
                 f"{first[1]} was cloned from other demonstrations than {run.directory} "
-                f"{'was' if saved else 'would be'}: {job.demonstrations} has changed between; "
-                "bring the old ones back, or give another --out"
+                f"{'was' if saved else 'would be'}: {job.demonstrations} has changed since; "
+                f"restore the former demonstrations, or give another --out"
             )

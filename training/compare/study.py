@@ -148,7 +148,7 @@ class Study(Comparison):
         print(f"wrote {record}")
 
     def _contents(self) -> tuple[Columns, Columns]:
-        """The runs and evaluations, with columns that say of which variant each is."""
+        """The runs and evaluations, with columns that name their variant."""
         of_run: dict[str, dict[str, Any]] = {
             run.directory.name: {
                 "arm": run.variant.name, "training_seed": run.seed, "stage": run.stage + 1,

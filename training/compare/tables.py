@@ -113,8 +113,8 @@ def _measured(scores: Scores) -> str:
 
 
 def best_pairs(results: Results) -> Pairs:
-    """Seeds that earn the most, of every variant of which more are evaluated than are picked; none
-    where the study asks for none."""
+    """The best seeds of every variant with more seeds than are picked; empty if the study does not
+    pick any."""
     most, found = results.study.best_seeds, {}
     for name in results.names if most is not None else ():
         scores = results.by_seed(name)
@@ -198,8 +198,8 @@ def stops(results: Results) -> Table | None:
 
 
 def _gain(before: np.ndarray, after: np.ndarray, decimals: int, shares: bool) -> str:
-    """How much more, (seeds, scenes) paired, of shares in points of 100, and the 95% interval; a
-    dash where a seed has one of them alone."""
+    """Mean difference of paired (seeds, scenes), of shares in percentage points, and its 95%
+    interval; a dash where a seed has only one of the two."""
     if before.shape != after.shape:
         return "-"
     more = (100 if shares else 1) * (after - before)
@@ -208,8 +208,8 @@ def _gain(before: np.ndarray, after: np.ndarray, decimals: int, shares: bool) ->
 
 
 def controls(results: Results, curve: CurveConfig) -> Table | None:
-    """How much more of what the task is judged by each control reaches than all kinds of attention
-    together, at each point of a curve.
+    """Difference of the task's outcome between each control and all kinds of attention together, at
+    each point of a curve.
 
     Seeds and scenes are paired; intervals are over both. None without a control, without several
     kinds of attention, or where a policy is not evaluated yet. UserError when a file is damaged.

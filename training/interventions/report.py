@@ -75,7 +75,7 @@ class Level:
     own: float
     floor: float
     floor_by: str
-    """The policy without sight that reaches it."""
+    """The policy without images that reaches it."""
     to_lose: float | None
     """How much better its own is; None if that is not sure."""
 

@@ -320,8 +320,8 @@ def load_policy(
             key, (there, here) = next(iter(other.items()))
             raise UserError(
                 f"{checkpoint.path} was trained with {key} = {there!r}, and here it is {here!r}, "
-                "to which its policy does not adapt: --force plays it all the same, and the "
-                "controller vote reads the cameras that are there"
+                "to which its policy does not adapt: --force runs it nevertheless, and the "
+                "controller vote adapts to the cameras"
             )
     policy.requires_grad_(False)
     return policy, config

@@ -75,7 +75,7 @@ def _plain(value: Any) -> Any:
         return sha256_of(value)
     if callable(getattr(value, "numpy", None)):
         return f"{tuple(value.shape)} {sha256_of([value.numpy().tobytes()])}"
-    raise TypeError(f"{value!r} of type {type(value).__name__} cannot stand in a fingerprint")
+    raise TypeError(f"{value!r} of type {type(value).__name__} cannot be part of a fingerprint")
 
 
 def _shown(value: Any) -> str:

@@ -58,7 +58,7 @@ class _Identity:
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
     """The tracker's own name of the run."""
     step: Count = 0
-    """The last step sent, where the tracker itself cannot be asked."""
+    """The last step sent, for a tracker that does not report it."""
 
 
 def _read(path: Path) -> _Identity | None:
@@ -245,7 +245,7 @@ def maker(name: str) -> Callable[[Path, dict[str, Any]], Tracker] | None:
     try:
         return plugins.find(GROUP, "tracker", name, Tracker, NAMES, trusted=False)
     except ValueError as error:
-        raise UserError(f"{error}: --set tracker={name} where a run is resumed") from None
+        raise UserError(f"{error}: to resume the run, add --set tracker={name}") from None
 
 
 class Tracking:

@@ -26,7 +26,7 @@ class Panel:
     share: bool = False
     """Whether it lies between 0 and 1."""
     behind: str = ""
-    """Another column, drawn faintly behind it where every run has lines of its own."""
+    """Another column, drawn faintly behind it where every run has a separate line."""
 
     @property
     def lines(self) -> dict[str, float]:
@@ -100,7 +100,7 @@ def plot_training(
         known = ", ".join(name for panel in every for name in panel.lines)
         found = ", ".join(dict.fromkeys(name for curve in curves for name in curve.columns))
         raise UserError(
-            f"none of the runs has a measured value yet of what can be drawn, {known}; their "
+            f"none of the runs has a value yet in a column that can be drawn, {known}; their "
             f"columns are {found}"
         )
     plt = _pyplot()
