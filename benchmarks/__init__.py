@@ -1,8 +1,7 @@
 """Commands that measure speed and cost, and write the figures with hardware and seeds.
 
 The papers' figures are in `experiments`; `python -m benchmarks.NAME` still starts those that were
-here, and says their new name.
-"""
+here, and prints their new name."""
 
 from pathlib import Path
 

@@ -6,8 +6,8 @@ Batch 1, 8 heads, d = 64, normal queries, keys and values, no gradients, two CPU
 round times each method once, one after the other, so that all see the same machine; figures are
 medians over rounds. Scaling by d**-0.5 is inside every time. Peers that are not installed are left
 out with a note. Memory is the peak of live tensors beyond the inputs (on a GPU the allocator's). On
-a GPU a copy is timed beside: how much of its bandwidth a method would use, did it read queries,
-keys and values once and write its output.
+a GPU a copy is timed too, to report the share of its bandwidth that a method would use if it read
+queries, keys and values once and wrote its output.
 
 Errors are |out - exact| / |exact| over all heads, means over draws of the random vectors, for
 queries and keys of length 1.5 after scaling in an 8-dimensional subspace: normal ones of d = 64

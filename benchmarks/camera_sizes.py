@@ -5,10 +5,9 @@
 Policies for SteppingStones-v0 with two cameras of that size, untrained, as what an operation costs
 does not depend on what was learned: foothold votes over the images that attention masks, which
 differ in attention alone; then other ways to the action. They act in turn on one thread. The times
-are medians of CPU time, as other processes on the machine would lengthen wall time; of a policy
-that takes long a few calls. FLOPs are those of `training.analysis.op_counter`. What exact
-attention adds to the peak of the process's memory is the largest of its calls.
-"""
+are medians of CPU time, as other processes on the machine would lengthen wall time; of slow
+policies over fewer calls. FLOPs are those of `training.analysis.op_counter`. The memory of exact
+attention is the largest increase of the process's peak over its calls."""
 
 import resource
 import statistics
@@ -78,8 +77,8 @@ def _policies(size: str) -> tuple[dict[str, Any], Any]:
 
 
 def _rounds(ms: float, calls: int) -> int:
-    """How often a step is timed: one that takes long as often as fits into the time that `calls`
-    of a decision's length take, at least three times."""
+    """Number of timed calls of a step: as many as fit into the time of `calls` decisions, at least
+    three."""
     return calls if ms <= 2 * DECISION_MS else max(3, round(calls * DECISION_MS / ms))
 
 

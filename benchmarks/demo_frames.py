@@ -1,4 +1,4 @@
-"""How long a frame of a demonstration takes to write and to read, and what it weighs.
+"""Time to write and to read a frame of a demonstration, and its size.
 
     python -m benchmarks.demo_frames [DIR] [--frames N] [--json FILE]
 

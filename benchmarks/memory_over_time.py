@@ -2,12 +2,11 @@
 
     python -m benchmarks.memory_over_time --out results [--seconds 60] [--growing 20]
 
-The scripted expert walks once with a camera that looks ahead. Policies with each memory, as they
-are initialised and long at work, decide on what it sees. Every second of the walk: FLOPs of a
+The scripted expert walks once with a camera that looks ahead. Initialised policies with each
+memory, after many decisions, decide on its observations. Every second of the walk: FLOPs of a
 decision and numbers carried to the next (exact counts), and the median of the others' CPU time, one
-thread. A memory that forgets nothing is walked for `--growing` seconds alone, as its whole walk
-takes time with the square of its length.
-"""
+thread. A memory without forgetting runs for `--growing` seconds only, because its time grows with
+the square of the length."""
 
 import dataclasses
 import statistics

@@ -2,10 +2,9 @@
 
     python -m benchmarks.throughput_against DIR [--walks N] [--json FILE]
 
-A machine that others use is faster now and slower then. So two processes, one a checkout, take
-turns: the oracle walks 2 s, and its torques alone drive the same walk again (bare physics). Times
-are medians of CPU time, factors medians over the turns. DIR's code runs, as in its own benchmark.
-"""
+The speed of a shared machine varies. So two processes, one per checkout, take turns: the oracle
+walks 2 s, and its torques alone drive the same walk again (bare physics). Times are medians of CPU
+time, factors medians over the turns. DIR's code runs, as in its own benchmark."""
 
 import json
 from pathlib import Path
@@ -23,7 +22,8 @@ SEEDS = 3
 
 
 def _started(folder: Path) -> Checkout:
-    """A process that walks in one checkout. Raises OSError if it has no such environment."""
+    """A process that runs rollouts of one checkout. Raises OSError if it has no such
+    environment."""
     if not (folder / "benchmarks" / "throughput.py").is_file():
         raise OSError("it has no benchmarks/throughput.py")
     checkout = Checkout(folder, Path(__file__).with_name("timed_walks.py"))

@@ -1,8 +1,7 @@
 """The process of one checkout that `benchmarks.before_after` times.
 
-Reads "name calls" a line, runs the case so often, writes the CPU milliseconds of a call. Everything
-here is in both checkouts: this file is run by its path, and imports what PYTHONPATH leads to.
-"""
+Reads "name calls" a line, runs the case so often, writes the CPU milliseconds of a call. This file
+uses only what both checkouts have: it is run by its path, and imports from PYTHONPATH."""
 
 import sys
 import time

@@ -1,8 +1,7 @@
 """The process of one checkout that `benchmarks.throughput_against` times.
 
-It is run by its path and imports what PYTHONPATH leads to. Each line of standard input is a seed;
-the answer is the CPU milliseconds a simulated second of the oracle's walk, and of bare physics.
-"""
+It is run by its path and imports from PYTHONPATH. Each line of standard input is a seed; the answer
+is the CPU milliseconds a simulated second of the oracle's walk, and of bare physics."""
 
 import json
 import sys

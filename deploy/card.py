@@ -99,7 +99,7 @@ def _use(contract: Mapping[str, Any]) -> str:
 
 
 def _variables(names: Sequence[str]) -> list[str]:
-    """Names of Python for names of inputs, each another."""
+    """Distinct Python names for names of inputs."""
     found: list[str] = []
     for name in names:
         variable = re.sub(r"\W", "_", name)

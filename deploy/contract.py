@@ -19,14 +19,14 @@ _MANY = 4096
 def contract(
     step: Step, env: gymnasium.Env[Any, Any], rate_hz: float | None, outside: str = "refuse"
 ) -> dict[str, Any]:
-    """The contract of a graph, as JSON has it; the model's own entry is added once it is written.
+    """The contract of a graph, as JSON data; the model's entry is added when the model is written.
 
     Args:
         step: the graph.
         env: environment of the policy; its geometry and signals, if it has them, are included.
         rate_hz: decisions a second; None: not known.
-        outside: what the runtime does with observed numbers out of bounds, one of `OUTSIDE`. Of a
-            choice (Discrete, MultiDiscrete, MultiBinary) nothing passes that is none.
+        outside: what the runtime does with observed numbers out of bounds, one of `OUTSIDE`.
+        Invalid values of discrete inputs (Discrete, MultiDiscrete, MultiBinary) are always refused.
     """
     own = env.unwrapped
     signals = [asdict(one) for one in getattr(own, "signals", ())]
@@ -68,7 +68,7 @@ def contract(
 
 
 def _search(step: Step) -> dict[str, Any] | None:
-    """The search that is inside the model; None where a policy searches for nothing."""
+    """The search that is inside the model; None for a policy without a search."""
     if not step.plan:
         return None
     config: Any = step.policy.config

@@ -151,7 +151,7 @@ def _port(given: dict[str, Any]) -> Port:
 def _numbers(
     given: Any, shape: tuple[int, ...], dtype: np.dtype[Any], what: str
 ) -> NDArray[Any] | None:
-    """A number for all, or one each; within a list of bounds null is no bound.
+    """One number for all elements, or one for each; null in a list of bounds means no bound.
 
     Bounds of real numbers are float64. ValueError for numbers that the type does not have.
     """

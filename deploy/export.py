@@ -165,8 +165,8 @@ def _check_free(out: Path) -> None:
 
 
 def _finish(begun: Path, folder: Path) -> None:
-    """Move a whole export to its place, the files of a former one out of it. `begun` is there until
-    the end, so that an export that is stopped can be repeated."""
+    """Move a complete export to its place, and remove the files of a former one. `begun` is there
+    until the end, so that an export that is stopped can be repeated."""
     from deploy.contract_file import CONTRACT
     from deploy.recorded import RECORDED
     from deploy.success import SUCCESS
@@ -235,7 +235,8 @@ def _export(agent: Agent, folder: Path, arguments: Any) -> int:
 
 
 def _report(found: Any, recurrent: bool, weights: str, outside: str) -> int:
-    """Print what the comparison found; the exit status. Weights in fewer bits differ by intent."""
+    """Print the result of the comparison; returns the exit status. Weights in fewer bits differ by
+    intent."""
     from deploy.parity import LARGEST, ties
 
     differs = f"the largest difference of an action is {found.action:.2e}"

@@ -108,7 +108,7 @@ def evaluated(agent: Agent, path: Path | None) -> dict[str, str]:
     """Success of this checkpoint according to an evaluation.json, in words; nothing without one.
 
     Raises:
-        UserError: for an evaluation that cannot be read, or that is of others.
+        UserError: for an evaluation that cannot be read, or of other policies.
     """
     if path is None:
         return {}

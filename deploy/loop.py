@@ -5,7 +5,7 @@
     python -m deploy.loop sweeper --camera 0
     python -m deploy.loop sweeper --camera http://robot:8080/stream.mjpg
 
-Observations are random, recorded, or frames of a camera read by OpenCV. For your own robot, pass
+Observations are random, recorded, or frames of a camera read by OpenCV. For another robot, pass
 `run` two functions: one that observes and one that acts.
 
 Exit status: 0; 2 after an error; 3 if observations failed to come for more than --hold decisions.
@@ -110,9 +110,9 @@ def run(
 
     A watchdog counts consecutive decisions whose observation is too old, did not come
     (`StreamEndError`, or None) or holds numbers that the contract refuses, such as NaN. The first
-    `hold` of them do what the policy's `late` selects; then the stop action is done and the loop
-    ends, with the reason in `Times.stopped`. If `late` is "error", it ends at the first. The stop
-    action is also done before an error leaves the loop.
+    `hold` of them do what the policy's `late` selects; then the stop action is executed and the
+    loop ends, with the reason in `Times.stopped`. If `late` is "error", it ends at the first. The
+    stop action is also executed before an error leaves the loop.
 
     Args:
         policy: policy, reset before the first step and whenever `observe.begins` is true.

@@ -68,8 +68,8 @@ def read_file(folder: Path, name: str, largest: int) -> bytes:
 
 
 def check_video(path: Path) -> None:
-    """Refuse what is no file of a video by its first bytes: a pipe, which waits for ever, or a list
-    of other files, which a reader of videos would open. What is not there passes.
+    """Refuse a path that is not a video by its first bytes: a pipe, which would block for ever, or
+    a list of other files, which a reader of videos would open. A missing file passes.
 
     Raises:
         ValueError: one sentence, for such a path.

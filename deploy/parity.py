@@ -79,7 +79,7 @@ class Parity:
 
 
 def ties(found: Parity) -> str:
-    """How many there were, in words; "" where there were none."""
+    """The number of ties in words; "" without ties."""
     if not found.ties:
         return ""
     several = found.ties > 1
@@ -165,7 +165,7 @@ def compare(
     seed: int,
     ports: Sequence[Port] = (),
 ) -> Parity:
-    """Compare a model with its policy over so many decisions of the policy's own episodes, the
+    """Compare a model with its policy over a number of decisions in the policy's episodes, the
     first of which begins with `seed`.
 
     Observations pass the runtime's checks of `ports`, the inputs of the contract, if given. An
@@ -194,7 +194,7 @@ def _roundings_off(
     step: Step, inputs: Mapping[str, Tensor], found: Mapping[str, Tensor]
 ) -> float | None:
     """By how many roundings the observation's numbers must be off for the policy itself to decide
-    as the model did; None where none of some draws, up to 8 roundings, does."""
+    as the model did; None if no draw, up to 8 roundings, does so."""
     for roundings in _ROUNDINGS:
         for draw in range(_DRAWS):
             generator = torch.Generator().manual_seed(draw)
@@ -246,8 +246,8 @@ def _action_scale(space: Any) -> Tensor | None:
 
 
 def _difference(found: Tensor, wanted: Tensor, scale: Tensor | None = None) -> float:
-    """Largest absolute one, in units of `scale`, or without one of the largest number where that is
-    above 1; infinite where shapes differ or a number is none."""
+    """Largest absolute difference, in units of `scale`, or without a scale in units of the largest
+    number if that is above 1; infinite if shapes differ or a number is NaN."""
     if found.shape != wanted.shape:
         return float("inf")
     if not wanted.numel():

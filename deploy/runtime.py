@@ -102,7 +102,7 @@ class Policy:
 
         Args:
             observation: each part by its name, as the contract has them; nested parts by "a.b" or
-                nested; an observation of one part may come as it is.
+                nested; an observation of one part may be given without a name.
             age_s: age of the observation, seconds; None: unknown, treated as new.
 
         Returns:
@@ -152,8 +152,8 @@ class Policy:
         return self.stop_action()
 
     def stop_action(self, given: ArrayLike | None = None) -> NDArray[Any]:
-        """An action of zeros, or of the bounds nearest to them; or a given one, as the contract has
-        it. Raises ValueError for another shape or numbers out of bounds."""
+        """An action of zeros, clipped to the bounds; or a given one in the contract's format.
+        Raises ValueError for another shape or numbers out of bounds."""
         port = self.contract.action
         if given is not None:
             array = np.asarray(given)
@@ -175,7 +175,7 @@ class Policy:
 
 
 def fitted(ports: Sequence[Port], observation: Any) -> dict[str, NDArray[Any]]:
-    """An observation as the model takes it.
+    """An observation in the model's format.
 
     Raises:
         ValueError: one sentence, for one that does not match the inputs of a contract.
@@ -203,7 +203,7 @@ def _flat(value: Any, name: str = "") -> dict[str, Any]:
 
 
 def _fitting(port: Port, value: Any) -> NDArray[Any]:
-    """A part of the observation as the model takes it. ValueError for another."""
+    """A part of the observation in the model's format. ValueError for another."""
     array = _typed(port, np.asarray(value))
     name = port.name
     if array.shape != port.shape:
@@ -221,8 +221,9 @@ def _fitting(port: Port, value: Any) -> NDArray[Any]:
 
 
 def _typed(port: Port, array: NDArray[Any]) -> NDArray[Any]:
-    """In the type of an input: floats of any width and signed integers for floats, and whole
-    numbers that it holds. Unsigned integers are none of these: they are images or millimetres."""
+    """Convert to the type of an input: floats of any width and signed integers to floats, and whole
+    numbers to any type that holds them. Unsigned integers are not converted to floats: they are
+    images or millimetres."""
     if array.dtype == port.dtype:
         return array
     if array.dtype.kind not in ("fi" if port.dtype.kind == "f" else "biu"):
@@ -296,7 +297,7 @@ def _limit_memory(memory_bytes: int) -> None:
 
 
 def _check_ports(session: onnxruntime.InferenceSession, contract: Contract, path: Path) -> None:
-    """Names, shapes and types as the contract has them."""
+    """Names, shapes and types as in the contract."""
     ports = [*contract.inputs, *(state.port for state in contract.states)]
     wanted = {port.name: (list(port.shape), port.dtype) for port in ports}
     if contract.noise is not None:
@@ -320,7 +321,7 @@ _NAMES = {"tensor(float)": "float32", "tensor(double)": "float64"}
 
 
 def _dtype(name: str) -> np.dtype[Any]:
-    """ONNX Runtime's name of a type; object for what is no tensor of numbers."""
+    """ONNX Runtime's name of a type; object for anything but a tensor of numbers."""
     known = _NAMES.get(name, name.removeprefix("tensor(").removesuffix(")"))
     try:
         return np.dtype(known)

@@ -83,8 +83,8 @@ class Step(nn.Module):
         return ["action", *(f"{_OUT}{name}" for name in self.initial)]
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Observation as the environment gives it, states and noise -> the action as the
-        environment takes it, and states."""
+        """Observation in the environment's format, states and noise -> action in the environment's
+        format, and states."""
         given = dict(zip(self.inputs, tensors, strict=True))
         seen = {key: given[key].unsqueeze(0) for key in self.parts}
         policy = self.policy
@@ -106,7 +106,7 @@ class Step(nn.Module):
         return {name: found.get(name, value) for name, value in self.initial.items()}
 
     def _as_taken(self, action: Tensor) -> Tensor:
-        """Within the space, of its shape and type, as the head's `given` has it."""
+        """The action within the space, of its shape and type, as by the head's `given`."""
         space = self.action_space
         dtype = torch.from_numpy(np.zeros(0, space.dtype)).dtype
         if isinstance(space, spaces.Box):

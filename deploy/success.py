@@ -18,7 +18,7 @@ SUCCESS = "success.json"
 
 
 class _Alone:
-    """The runtime as the episode loop has policies."""
+    """The runtime with the interface of policies in the episode loop."""
 
     def __init__(self, folder: Path) -> None:
         self._policy = Policy(folder)

@@ -1,11 +1,10 @@
-"""Trained weights of an ONNX model in fewer bits: bfloat16 or int8. The runtime needs nothing more.
-
-bfloat16 halves what weights take. Each is stored so and cast as the model is loaded: ONNX Runtime
-computes in float32, as it has no bfloat16 products on a CPU. int8 is dynamic quantisation of
-`onnxruntime.quantization`: matrices are stored in 8 bits with a scale a column, what is multiplied
-by them is rounded to 8 bits at each decision, between its least and greatest number, and products
-are of integers. What is not trained stays: random vectors, the geometry, sums of a memory.
-"""
+"""Trained weights of an ONNX model in fewer bits: bfloat16 or int8. The runtime does not change.
+bfloat16 halves the size of weights. They are stored in this type and cast when the model is loaded:
+ONNX Runtime computes in float32, as it has no bfloat16 products on a CPU. int8 is dynamic
+quantisation of `onnxruntime.quantization`: matrices are stored in 8 bits with a scale per column,
+their factors are rounded to 8 bits at each decision, between its least and greatest number, and
+products are of integers. Untrained numbers do not change: random vectors, the geometry, sums of a
+memory."""
 
 from collections.abc import Iterator, Set
 from pathlib import Path
@@ -22,8 +21,7 @@ def reduce_weights(path: Path, weights: Weights, trained: Set[str]) -> None:
 
     Args:
         path: of an ONNX file.
-        weights: what to store them in; float32 leaves the file as it is.
-        trained: names of the weights.
+        weights: storage type; float32 leaves the file unchanged. trained: names of the weights.
 
     Raises:
         ValueError: one sentence, for a model without such weights.

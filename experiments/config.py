@@ -52,7 +52,7 @@ class VariantConfig:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class OrderingConfig:
-    """An order that a paper claims."""
+    """An order of variants that a paper claims."""
 
     claim: str = Field(min_length=1)
     """The claim in words, with its source."""

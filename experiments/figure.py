@@ -173,7 +173,7 @@ def read_record(name: str) -> Any:
 
 
 def _without_out(command: Sequence[str]) -> list[str]:
-    """The words of a command but `--out` and its directory, which is a place of one machine."""
+    """The words of a command except `--out` and its directory, which exists on one machine only."""
     pairs = zip(("", *command), command, strict=False)
     return [
         word

@@ -55,7 +55,7 @@ class Fitting:
 
 @checked_dataclass(kw_only=True, config=State)
 class FitProgress(Progress):
-    """How far a fit is: the plain data of its state."""
+    """Progress of a fit: the plain data of its state."""
 
     step: Count
     """Gradient steps made."""
@@ -107,7 +107,7 @@ class Fit(BaseAlgorithm):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows so far, NaN where a measurement is none."""
+        """The rows so far, NaN for missing measurements."""
         return self.progress.rows
 
     @property
@@ -239,7 +239,7 @@ def _share(settings: Fitting, step: int) -> float:
 
 
 def facts_of(folder: Path) -> FitProgress | None:
-    """How far the training in a folder is; None if there is no state."""
+    """Progress of the training in a folder; None if there is no state."""
     path = folder / STATE
     return _facts(path)[0] if path.is_file() else None
 

@@ -73,7 +73,7 @@ class TransformerConfig:
 
 
 class NoAttention(nn.Module):
-    """A control in place of attention that adds nothing to tokens."""
+    """A control in place of attention, which adds nothing to tokens."""
 
     def forward(self, query: Tensor, *_: Tensor, **__: Any) -> tuple[Tensor, None]:
         """(batch, tokens, width) -> zeros."""

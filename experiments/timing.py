@@ -1,8 +1,6 @@
-"""Times of what is compared: computations in turn, parts of a call, two checkouts in turn.
-
-The speed of a machine that others use varies for seconds at a time. So computations that are
-compared run in turn, round by round, and figures are medians or least times over rounds.
-"""
+"""Interleaved timings: computations in turn, parts of a call, two checkouts in turn. The speed of a
+shared machine varies for seconds at a time. So computations that are compared run in turn, round by
+round, and figures are medians or least times over rounds."""
 
 import os
 import statistics
@@ -91,7 +89,7 @@ class Clock:
 
 @contextmanager
 def clocked(parts: Parts, outermost: str) -> Iterator[Clock]:
-    """A clock around each part's functions, which are put back at the end."""
+    """A clock around each part's functions, which are restored at the end."""
     clock = Clock(outermost)
     with ExitStack() as stack:
         for part, functions in parts.items():

@@ -75,8 +75,8 @@ def _mean(entry: dict[str, Any], mean_name: str, name: str, decimals: int) -> st
 
 
 def _folder(runs: Sequence[str], agents: Sequence[Agent], seeds: Sequence[int]) -> Path | None:
-    """Where results go that --out does not place: in the first run directory that is named, itself
-    or by a checkpoint, a folder that holds no others; None without one that can be written."""
+    """Default of --out: a new folder in the first run directory that is named, itself or by a
+    checkpoint; None if there is no writable one."""
     first = next(filter(None, map(_run_directory, runs)), None)
     if first is None:
         return None
@@ -95,7 +95,7 @@ def _run_directory(given: str) -> Path | None:
 
 
 def _note_differences(agents: Sequence[Agent]) -> None:
-    """Say when policies do not face the same task."""
+    """Print a note if policies do not have the same task."""
     settings = [agent.env_settings for agent in agents]
     different = sorted({key for one in settings for key, *_ in differences(settings[0], one)})
     if different and len({agent.env_id for agent in agents}) == 1:
@@ -141,8 +141,8 @@ def _evaluate_into(
     seeds: Sequence[int],
     workers: int,
 ) -> None:
-    """Print each policy's row as soon as it is measured, and write what is there so far; `kept` is
-    there already."""
+    """Print each policy's row as soon as it is measured, and write all rows so far; `kept` are
+    those of an earlier process."""
     outcomes = _outcomes(agents)
     print(_heading(outcomes))
     entries: list[dict[str, Any]] = []

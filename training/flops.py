@@ -1,4 +1,4 @@
-"""FLOPs and latency of one inference step, by component, as really executed.
+"""FLOPs and latency of one inference step, by component, as executed.
 
     python -m training.flops configs/stepping_stones.yaml --set feature_map=positive
     python -m training.flops runs/a runs/b --device cuda --json costs.json

@@ -70,8 +70,8 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _new_directory(out: Path) -> Iterator[Path]:
-    """A directory beside `out` that becomes it once all is written; UserError where that is not
-    new. What a killed export left there is removed."""
+    """A directory beside `out` that is renamed to it when all is written; raises UserError if `out`
+    exists. Remains of a killed export are removed."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"--out {out} must be a new directory, but something is there")
     part = out.with_name(f".{out.name}.part")
@@ -127,7 +127,7 @@ def _demonstrations(arguments: Any, folder: Path) -> int:
 
 
 def _episodes(arguments: Any, folder: Path) -> int:
-    """Play and write the episodes of a policy; returns the number of frames."""
+    """Run and write the episodes of a policy; returns the number of frames."""
     files = [] if arguments.source is None else [arguments.source]
     (agent,) = find_agents(
         files, arguments.policy, arguments.env, arguments.set, repair=arguments.repair,

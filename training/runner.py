@@ -217,7 +217,7 @@ class Algorithm(BaseAlgorithm, Generic[C]):
         return self.progress.iteration >= self.config.iterations
 
     def begin(self, run: Path) -> None:
-        """Say when feature maps are fitted, write a new run's first checkpoint, start workers."""
+        """Print when feature maps are fitted, write a new run's first checkpoint, start workers."""
         config: Any = self.config
         if hasattr(config, "fit_after"):
             updates = config.iterations * getattr(config, "updates", 1)
@@ -273,7 +273,7 @@ class Algorithm(BaseAlgorithm, Generic[C]):
 
     @property
     def newest(self) -> str:
-        """Which checkpoint is the newest, for the end of a sentence."""
+        """The newest checkpoint, as the end of a sentence."""
         if self._newest is None:
             return "no checkpoint was written"
         return f"the newest checkpoint, {self._newest}, is intact"
@@ -349,7 +349,7 @@ class Algorithm(BaseAlgorithm, Generic[C]):
 
 
 def run_loop(algorithm: BaseAlgorithm, run: Path) -> None:
-    """Run all iterations that are left, in a directory that exists."""
+    """Run all remaining iterations, in an existing directory."""
     progress, group = algorithm.progress, current_group()
     if group.is_first and (what := algorithm.describe()):
         print(f"{what}, in {run}", *algorithm.choices(), sep="\n", flush=True)

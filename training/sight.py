@@ -1,4 +1,4 @@
-"""Test whether a policy looks: it plays the same scenes with its own and with replaced images.
+"""Test whether a policy uses its images: the same scenes with its own and with replaced images.
 
 python -m training.sight RUN_OR_CHECKPOINT --workers 2 --out sight/first
 python -m training.sight mine:act --env CarRacing-v3
@@ -70,7 +70,7 @@ def _share(text: str) -> float:
 
 @contextmanager
 def _claimed(out: str) -> Iterator[Path]:
-    """The directory for results, made and locked. Raises UserError if it holds some."""
+    """Create and lock the directory for results. Raises UserError if it holds results."""
     with made_and_locked(Path(out)) as directory:
         for name in (RESULTS, PAGE):
             if (directory / name).exists():

@@ -12,9 +12,8 @@ Closed-form log-variances of one feature's Gaussian kernel estimate, d = 64, for
 
 for s in [0.1, 1]. A, lam and p are the optimum of each pair; the plus maps shift by the smallest
 value of each coordinate in the sample, so their error depends on its size, which the paper does not
-give. Nor does it print a table: its claims at s = 1 are ratios of variances, and stand beside ours.
-Ratios of mean variances would be those of a few pairs, so logarithms are averaged.
-"""
+give. The paper prints no table: its claims at s = 1 are ratios of variances, which are shown beside
+ours. Ratios of mean variances would be those of a few pairs, so logarithms are averaged."""
 
 from typing import Any
 

@@ -101,8 +101,8 @@ class Inputs:
 
 
 def cut(images: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """(n, height, width) -> (n, 24, 24): the middle, or with a generator a random place each, half
-    of them mirrored."""
+    """(n, height, width) -> (n, 24, 24): the centre, or with a generator random crops, half of them
+    mirrored."""
     rest = [size - SIDE_PX for size in images.shape[1:]]
     if generator is None:
         i, j = (size // 2 for size in rest)

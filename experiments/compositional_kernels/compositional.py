@@ -13,11 +13,10 @@ A pixel of 0 to 16 is an angle of 0 to pi/2. Methods, at equal columns:
 * RR: scikit-learn's RBFSampler (Rahimi and Recht) for the shallow kernel, which is Gaussian
 * RFS+RR: Algorithm 1 down to the patches, a Gaussian random feature for each patch
 
-The kernel error compares estimated and exact kernels on 128 images drawn anew for each seed. The
+The kernel error compares estimated and exact kernels on 128 images drawn for each seed. The
 accuracy is that of ridge regression on one-hot labels without intercept, on a third of the images;
 its penalty, of 1 to 1e-6, is chosen for each run on a third of the training images. Figures are
-means over ten draws, as in the paper; they take about eight minutes on one core.
-"""
+means over ten draws, as in the paper; they take about eight minutes on one core."""
 
 import math
 import time

@@ -9,8 +9,8 @@ says neither how large its images and windows are nor which pixels it shows: her
 and windows of 5, 4 and 2 at stride 2, as far as the paper names them elsewhere.
 
 The table has the mean correlation of pairs of pixels by the lowest layer at which a window holds
-both. The paper claims: all pairs alike in the flat kernel; otherwise the more, the lower the layer.
-"""
+both. The paper claims that all pairs are alike in the flat kernel, and that otherwise correlations
+are larger the lower the layer."""
 
 from typing import Any
 

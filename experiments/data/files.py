@@ -2,9 +2,8 @@
 
 Without `folder` the environment variable FOVEATE_DATA names one. The cache is
 $XDG_CACHE_HOME/foveate, by default ~/.cache/foveate. A download is checked against the SHA-256 of
-its contents before it is kept; files of a local folder are taken as they are. Whatever a file
-holds, reading it takes bounded memory and writes nothing.
-"""
+its contents before it is kept; files of a local folder are not checked. Reading a file takes
+bounded memory for any content and writes nothing."""
 
 import gzip
 import hashlib

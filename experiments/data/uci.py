@@ -108,9 +108,9 @@ def split(
     int(n test_share) test; those between are in neither part. All columns, one-hot ones too, are
     standardised.
 
-    The paper's published code does this with a train_share of .95. The tables in print fit
-    only .9, where abalone, cmc and wifi tell the two apart. That is also the number of training
-    rows that Chefs' Random Tables, Table 1, prints.
+    The paper's published code does this with a train_share of .95. The printed tables agree only
+    with .9: abalone, cmc and wifi distinguish the two. That is also the number of training rows
+    that Chefs' Random Tables, Table 1, prints.
 
     Raises UserError, a ValueError, for a set without classes or shares that overlap.
     """

@@ -5,9 +5,8 @@
 On the Error of Random Fourier Features, Figures 1 to 4: Gaussian kernel, unit bandwidth, D feature
 rows for both (phi has D/2 frequencies, psi D). The largest error over x and y in [-r, r] is taken
 on a grid; each repeat has new features. The poster prints no numbers; its claims are that phi has
-the smaller variance, the smaller constant and bound, and the smaller largest error. Figure 2's
-constants are those of `theory.uniform_constant`, which the poster does not give.
-"""
+the smaller variance, the smaller constant and bound, and the smaller largest error. The constants
+of Figure 2 are those of `theory.uniform_constant`, which the poster does not give."""
 
 from typing import Any
 

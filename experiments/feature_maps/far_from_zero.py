@@ -1,12 +1,12 @@
-"""Gaussian kernel of rows whose mean is far from zero: errors of the maps, as they are and centred.
+"""Gaussian kernel of rows whose mean is far from zero: errors of the maps, without and with
+centring.
 
     python -m experiments.feature_maps.far_from_zero [--out DIR] [--seed S] [--quick]
 
 200 rows in d = 16 dimensions, normal with variance 1/16 a coordinate, so that two lie at a distance
 of about 1.4 bandwidths; their mean is moved from 0 to lengths of 1 to 50 bandwidths. The kernel
-stays as it is. Relative Frobenius errors of the Gram matrix, F = 256 features, orthogonal random
-vectors, parameters set by `fit`, medians over draws.
-"""
+does not change. Relative Frobenius errors of the Gram matrix, F = 256 features, orthogonal random
+vectors, parameters set by `fit`, medians over draws."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def measure(arguments: Arguments) -> Rows:
 
 
 def show(results: Rows) -> Lines:
-    """Median errors by map, as it is and centred, and length."""
+    """Median errors by map, without and with centring, and length."""
     rows = [
         (
             f"{name}, {way}",
@@ -65,7 +65,7 @@ def show(results: Rows) -> Lines:
 
 
 def draw(results: Rows) -> Any:
-    """Error against the mean's length, as it is and centred."""
+    """Error against the mean's length, without and with centring."""
     return figure.plot(results, "length", "error", "map", "way", ("symlog", "log"))
 
 

@@ -7,15 +7,14 @@ and two of keys, whose centres have signs such that a real diagonal A leaves the
 points are scaled to |q| = 0.1 and |k| = 1. The hybrid is the paper's, zero-one coefficients and a
 real A from the centres of k-means; beside it ours, whose `fit` takes A from the second moments of
 clusters too, with real A and with complex A, which the paper describes and does not run.
-FAVOR+ is the one-sided map: the errors that the paper prints for it fit no other, since with
-hyperbolic features the mean error at m = 200 would be 0.0028, below the least of 20 on s3 and s4.
-Every map has m iid vectors. A figure is the mean squared error of the softmax kernel over pairs,
-and its least and largest of 20 repetitions.
+FAVOR+ is the one-sided map: the paper's errors agree with no other, since with hyperbolic features
+the mean error at m = 200 would be 0.0028, below the least of 20 on s3 and s4. Every map has m iid
+vectors. A figure is the mean squared error of the softmax kernel over pairs, and its least and
+largest of 20 repetitions.
 
-The paper does not say how long the vectors X0 and Y0 are to which noise of deviation sigma is
+The paper does not give the lengths of the vectors X0 and Y0 to which noise of deviation sigma is
 added: SPREAD below is our choice, one ratio of noise to centre for each printed sigma. Ranges are a
-comparison of size, not of digits.
-"""
+comparison of size, not of digits."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,7 +60,7 @@ COLUMN = {OF_CENTRES: 0, "FAVOR+ (positive)": 2, "trig": 4}
 
 
 def _losses(query_centers: Tensor, key_centers: Tensor) -> Tensor:
-    """s of the four pairs, at the lengths that points have."""
+    """s of the four pairs, at the lengths of the points."""
     queries = 0.1 * normalize(query_centers, dim=-1).unsqueeze(1)
     return least_real_loss(queries, normalize(key_centers, dim=-1).unsqueeze(0)).flatten()
 

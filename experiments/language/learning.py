@@ -71,7 +71,7 @@ class LanguageConfig:
 
 
 class LanguageModel(nn.Module):
-    """It keeps the LSTM's state between steps, so that reading continues."""
+    """It keeps the LSTM's state between steps, so that each step continues the text."""
 
     memory: Tensor
     """(2, layers, batch, width): h and c after the last step."""

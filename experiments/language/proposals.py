@@ -25,9 +25,8 @@ _KEYS_AT_ONCE = 4096
 class ProposalSettings(MapSettings):
     """The approximation of the softmax over all words.
 
-    Further names of `feature_map` are uniform, all words alike, and unigram, words as often as in
-    the text.
-    """
+    Further names of `feature_map` are uniform, equal weights, and unigram, the frequencies of words
+    in the text."""
 
     projection: str = "iid"
     """Coupling of the random vectors: iid, orthogonal, simplex, ..."""
@@ -156,11 +155,11 @@ def sampled_loss(
         targets: (n,), true words.
         drawn: the sampled words.
         correct_true: all logits lose log q, and words are drawn among all: the best logits are then
-            those of the full softmax (Jean et al. 2015), as by Bayes' rule they tell the true word
-            from those drawn. Or the drawn ones alone lose log(negatives q), and they and q are
-            among the others: the sum of exponentials is then without bias that of all words (Rawat
-            et al. 2019), its logarithm is not, and words more frequent than drawn ones come out
-            too likely.
+            those of the full softmax (Jean et al. 2015), because by Bayes' rule they distinguish
+            the true word from the drawn ones. Or the drawn ones alone lose log(negatives q), and
+            they and q are among the others: the sum of exponentials is then without bias that of
+            all words (Rawat et al. 2019), its logarithm is not, and words more frequent than drawn
+            ones come out too likely.
     """
     true = temperature * (queries * functional.embedding(targets, keys)).sum(-1, keepdim=True)
     others = temperature * (functional.embedding(drawn.words, keys) @ queries.unsqueeze(-1))

@@ -3,10 +3,10 @@
     python -m experiments.place_memory.place_memory [--out DIR] [--seed S] [--quick]
 
 A robot moves 2.5 cm per step along stones of 18 to 30 cm, with gaps of 6 to 14 cm between them. At
-each step it sees 48 points of the ground, 19 to 77 cm ahead; their places err by 1 cm, and one in
-twenty says hole for stone or stone for hole. They are written into a memory on a circle of 2 m that
-keeps 0.95 a step. Every tenth step it is asked at 85 places, 34 cm behind to 50 cm ahead: hole or
-not? Errors are root mean squares over those answers, to the true profile and to exact attention
+each step it sees 48 points of the ground, 19 to 77 cm ahead; their places have errors of 1 cm, and
+one in twenty confuses hole and stone. They are written into a memory on a circle of 2 m with a
+decay of 0.95 per step. Every tenth step it is read at 85 places, 34 cm behind to 50 cm ahead: hole
+or not? Errors are root mean squares over those answers, to the true profile and to exact attention
 over all points seen, and the share of answers on the wrong side of a half. kappa of every kernel,
 and the delta rule's rate, are those of least error to the profile on other paths. FLOPs are those
 of a step's write and read as executed; state, the numbers kept. Last, the relative error of the
@@ -280,7 +280,7 @@ def memories(count: int, seed: int, choices: Sequence[float]) -> Rows:
 
 
 def draw(results: dict[str, Any]) -> Any:
-    """Left, kernels as the maps have them; right, a profile remembered."""
+    """Left, the kernels of the maps; right, a remembered profile."""
     plot, ((kernels, memory),) = figure.new_figure(2)
     rows = results["memories"]
     shown = ("harmonic, m = 26", "trig, m = 32", "positive (FAVOR+), m = 256")

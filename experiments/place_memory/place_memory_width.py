@@ -40,9 +40,8 @@ TIED = 0.01
 
 def jobs(study: str, wanted: Sequence[str]) -> dict[str, BCConfig]:
     """Cloning runs of the variants with linear attention over given places, by name, without
-    repeated policies; either the wanted ones or all. Raises UserError if a wanted one is none of
-    them.
-    """
+    repeated policies; either the wanted ones or all. Raises UserError if a wanted one does not
+    exist."""
     path = study_file(study)
     config = load_config(path)
     found: dict[str, BCConfig] = {}

@@ -3,10 +3,9 @@
     python -m experiments.place_memory.same_keys
 
 RUN is a run's directory, a checkpoint or a policy that ships, whose memory of places is linear: one
-a training seed. Each runs twice on the same terrains: as it is, and with softmax attention over
+a training seed. Each runs twice on the same terrains: unchanged, and with softmax attention over
 all of the episode in place of the memory. Every parameter is kept, of keys and of the controller;
-nothing is trained again. Intervals of 95 % are over seeds and terrains.
-"""
+nothing is trained again. Intervals of 95 % are over seeds and terrains."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -2,11 +2,10 @@
 
     python -m experiments.robots.action_search [--out DIR] [--seed S] [--quick]
 
-Demonstrations are made up so that the right answers are known: eight dimensions follow the context,
-two are constant, and two hold one of two values, the second going with the first. Each head is
-trained on them for the same number of steps; each search then finds the action. Errors are
-distances to the nearer of the two right actions, in percent of the range.
-"""
+Demonstrations are synthetic, so that the right answers are known: eight dimensions follow the
+context, two are constant, and two have one of two values, the second of which depends on the first.
+Each head is trained on them for the same number of steps; each search then finds the action. Errors
+are distances to the nearer of the two right actions, in percent of the range."""
 
 import time
 from collections.abc import Callable

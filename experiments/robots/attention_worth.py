@@ -2,12 +2,11 @@
 
     python -m experiments.robots.attention_worth
 
-Trains three policies from scratch by the same command, seed and budget, which differ in the tokens
-that they keep alone: the best by attention, a fixed random set of the same size, or all. Then it
+Trains three policies from scratch by the same command, seed and budget, which differ only in the
+tokens that they keep: the best by attention, a fixed random set of the same size, or all. Then it
 evaluates them on the same unseen terrains, with the attention policy once more under a random mask
 and once without its mask; `DIR/evaluation/evaluation.json` has the figures. When restarted, it
-resumes the existing runs.
-"""
+resumes the existing runs."""
 
 from pathlib import Path
 
@@ -22,7 +21,8 @@ SELECTIONS = ("learned", "random", "all")
 
 
 def swapped(source: Path, selection: str, target: Path) -> Path:
-    """The policy of a checkpoint with another choice of tokens; everything else as trained."""
+    """The policy of a checkpoint with another choice of tokens; everything else is as in
+    training."""
     trained = checkpoint.load(source)
     settings = {**trained.config["policy"], "selection": selection}
     config = {**trained.config, "policy": settings}

@@ -139,7 +139,7 @@ def draw(results: dict[str, Any]) -> Any:
 
 
 def measure(arguments: Arguments) -> dict[str, Any]:
-    """Costs of looking, and what fits into the minutes."""
+    """Costs of attention, and iterations that fit into the minutes."""
     return {
         "look": scores(arguments.seed, 3 if arguments.quick else 100),
         "arms": variants(arguments.seed, 5 if arguments.quick else 200, arguments.minutes),

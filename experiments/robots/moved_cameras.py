@@ -95,8 +95,8 @@ def walk(agent: Agent, seeds: Sequence[int], workers: int) -> dict[str, Any]:
 
 
 def compared(of_agent: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Each pose that was walked against the cameras as they were, by name: success, and what is
-    lost of it and of the reward, with intervals and the corrected chance of such a loss."""
+    """Each evaluated pose against the original cameras, by name: success, the losses of success and
+    reward with intervals, and the corrected p-value of the loss."""
     walked = {pose: found for pose, found in of_agent.items() if "refused" not in found}
     before = {key: np.array(of_agent[AS_IT_WAS][key], float) for key in ("success", "reward")}
     lost = {

@@ -3,10 +3,10 @@
     python -m experiments.robots.ppo_against_es
 
 TASK is stones or car; default both. Both trainers train the same policy in the same environment,
-three seeds each, until it has been stepped so many times, then drive on 100 fresh seeds. All runs
+three seeds each, for the same number of environment steps, then run on 100 fresh seeds. All runs
 are stored in `--runs`; when restarted, the command resumes, even in the middle of a run. A task
-that is not asked for stays in the table and the image as the file in `--out` has it. Needs the
-extras `es`, `rl` and, for the car, `box2d`.
+that is not named stays in the table and the image, from the file in `--out`. Needs the extras `es`,
+`rl` and, for the car, `box2d`.
 
 Intervals are over training seeds and episodes (`training.analysis.intervals`), 95 % each.
 """
@@ -235,7 +235,7 @@ def smooth(steps: Sequence[float], rewards: Sequence[float]) -> np.ndarray:
 
 
 def measure(arguments: Arguments) -> dict[str, dict[str, Any]]:
-    """Results by task, those that are not asked for as the file in --out has them."""
+    """Results by task; those that are not named come from the file in --out."""
     unknown = [key for key in arguments.tasks if key not in TASKS]
     if unknown:
         raise UserError(f"TASK must be of {', '.join(TASKS)}, got {unknown[0]!r}")

@@ -1,12 +1,11 @@
-"""Whether a sweeping policy uses its images: it plays with its own and with one of another scene.
+"""Whether a sweeping policy uses its images: it runs with its own and with one of another scene.
 
     python -m experiments.robots.sweep_sight [RUN ...] [--out DIR] [--seed S] [--quick]
 
 RUN is a run's directory, a checkpoint or a policy that ships; without any, the hybrid that ships.
 In the second column every image is the first one of a scene with other balls, and only the pose is
-the policy's own: the balls that it still brings in are no work of vision. Validation scenes, from
-seed 90000.
-"""
+the policy's own: the balls that it still brings in do not depend on vision. Validation scenes, from
+seed 90000."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -6,7 +6,7 @@ Simplex Random Features, Figure 5: the densities of w = |omega_i + omega_j| of L
 Conformity, and with it the error of positive features, is the mean of a growing function of w. The
 paper does not give its dimension; here d = 6, that of its Figure 4, and d = 64, that of its Figure
 6. Beside the closed forms: the lengths of drawn rows, and the conformity at |x + y| = 1 from the
-density and from its own closed form. The paper's claim is that coupling takes mass from long sums.
+density and from its own closed form. The paper claims that coupling makes long sums less likely.
 """
 
 import math

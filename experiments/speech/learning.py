@@ -59,7 +59,7 @@ class Strings(NamedTuple):
 
 
 def voices(recordings: Sequence[Recording], wanted: Callable[[int], bool], part: str) -> Voices:
-    """The recordings with a wanted take, of all speakers.
+    """The recordings with the wanted indices, of all speakers.
 
     Raises UserError, which names the `part`, where a speaker lacks a digit.
     """
@@ -196,7 +196,8 @@ def greedy(scores: Tensor, counts: Tensor) -> list[list[int]]:
 
 
 def edit_distance(said: Sequence[int], heard: Sequence[int]) -> int:
-    """Fewest words put in, left out or changed that make one sequence the other (Levenshtein)."""
+    """Smallest number of insertions, deletions and substitutions between two sequences
+    (Levenshtein)."""
     row = list(range(len(heard) + 1))
     for i, word in enumerate(said, 1):
         before, row[0] = row[0], i

@@ -365,8 +365,8 @@ class Dataset:
         return len(self._spaces[part].shape or ()) == 1
 
     def _turned(self, part: str) -> tuple[int, ...] | None:
-        """The order of the axes of an image of the other layout; None: as it is. Raises UserError
-        for another shape or type."""
+        """The order of axes that converts an image of the other layout; None: no conversion. Raises
+        UserError for another shape or type."""
         key, space = self.keys[part], self._spaces[part]
         shape, spec = tuple(space.shape or ()), self.source.specs[key]
         what = f"{self.path}: {key}, for {part} of {self._env_id}, is {spec}"

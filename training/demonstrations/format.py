@@ -134,7 +134,7 @@ class Recording:
 
 
 def check_same(path: Path, found: Recording, wanted: Recording) -> None:
-    """UserError with the first thing in which two recordings differ."""
+    """Raise UserError, which names the first difference, if two recordings differ."""
     for change in differences(*(fingerprint(dataclasses.asdict(one)) for one in (found, wanted))):
         raise UserError(
             f"{path} was recorded with {change.describe()}: give the same again, "

@@ -300,7 +300,7 @@ def _small(spec: ArraySpec) -> int:
 
 
 def _spec(feature: _Feature) -> ArraySpec:
-    """Images as (height, width, channels) of uint8; all else as it is."""
+    """Images as (height, width, channels) of uint8; other arrays unchanged."""
     if feature.dtype not in _IMAGES:
         return ArraySpec(feature.shape, feature.dtype)
     shape, names = feature.shape, feature.names

@@ -128,7 +128,7 @@ class DatasetWriter:
 
     Raises:
         MissingExtraError: without pyarrow.
-        UserError: for what LeRobot has no column for.
+        UserError: for data that LeRobot has no column for.
     """
 
     def __init__(

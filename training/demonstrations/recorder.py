@@ -182,8 +182,8 @@ def _finished(job: Job) -> dict[int, int]:
 def _record_missing(
     job: Job, lengths: dict[int, int], episodes: int, workers: int, valid_share: float
 ) -> None:
-    """Record the episodes that are not in `lengths`, keeping the master file up to date. Where this
-    ends early, the workers stop, and their unfinished episodes leave no files."""
+    """Record the episodes that are not in `lengths`, keeping the master file up to date. If this
+    ends early, the workers stop, and unfinished episodes leave no files."""
     lengths = dict(lengths)
     missing = [number for number in range(episodes) if number not in lengths]
     if not missing:

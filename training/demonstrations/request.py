@@ -1,4 +1,4 @@
-"""The command line of `training.demos`, and the recording that it asks for."""
+"""The command line of `training.demos`, and the recording that it requests."""
 
 import argparse
 import json

@@ -106,7 +106,7 @@ def _order(name: str) -> tuple[int, str]:
 
 
 def _rate(data: h5py.Group) -> float | None:
-    """The simulator's rate of control, where env_args tell it."""
+    """The simulator's rate of control, if env_args hold it."""
     text = text_of(data.attrs, "env_args")
     arguments = plain_json(text) if text else {}
     settings = arguments.get("env_kwargs") if isinstance(arguments, dict) else None

@@ -1,6 +1,6 @@
 """Replacements of a policy's images, to test whether it needs them.
 
-Interventions, each on one image of the observation or on all of them; vectors stay as they are:
+Interventions, each on one image of the observation or on all of them; vectors are not changed:
 
 * `swap`: the image of another episode of the same policy at the same step; a shorter episode
 repeats.
@@ -87,8 +87,8 @@ def substitute(kind: str, lent: Sequence[Images], seed: int) -> Substitute:
 
     Args:
         kind: one of INTERVENTIONS.
-        lent: images of another episode, one entry per step, at least one.
-        seed: seed of the pixel permutation.
+        lent: replacement images, of another episode, one entry per step, at least one. seed: seed
+        of the pixel permutation.
     """
     if kind == "swap":
         return lambda step, there: {key: lent[step % len(lent)][key] for key in there}

@@ -94,9 +94,8 @@ class Stage:
     def run(self, task: Task) -> Scene:
         """Play a scene.
 
-        The other scene, whose images are lent, is played first, the rest in random order: otherwise
-        a policy that changes during play would favour the first condition.
-        """
+        The other scene, whose images are replacements, runs first, the rest in random order:
+        otherwise a policy that changes between episodes would favour the first condition."""
         lent: list[Images] = []
         self._episode(task.lender, self._own(task.lender), recorder(self._groups[ALL], lent))
         plans: dict[Any, tuple[Policy | None, list[str], Substitute | None]] = {
@@ -130,8 +129,8 @@ class Stage:
         return self._policy
 
     def _floors(self, seed: int) -> dict[str, Policy]:
-        """Policies that cannot see, by name: random actions, zeros where they are allowed, and the
-        best constant action."""
+        """Policies without observations, by name: random actions, zeros where they are allowed, and
+        the best constant action."""
         space = copy.deepcopy(self._env.action_space)
         space.seed(_derived(seed, 2))
         floors = {"random actions": as_policy(lambda _: space.sample(), self._env)}

@@ -5,14 +5,13 @@ intervention leaves their distribution unchanged in every scene. So the differen
 their negatives, and the probability that random signs give a sum at least as large is the p-value
 (Fisher 1935, The Design of Experiments, section 21): exact for any distribution and few scenes. All
 p-values that one answer rests on are corrected together by Holm 1979, Scandinavian Journal of
-Statistics 6, those apart that no signs could make small, as all differences are zero (Tarone 1990,
-Biometrics 46). A policy that does not use its images is judged to use them with a probability of at
-most `FALSE_ALARMS`.
+Statistics 6, except those that no signs could make small because all differences are zero (Tarone
+1990, Biometrics 46). A policy that does not use its images is judged to use them with a probability
+of at most `FALSE_ALARMS`.
 
-**That it does not look** is more than that no loss was seen: each interval must lie within a
-smallest loss that matters. The upper end is that of the differences and one more scene that loses
-all there is to lose: of 20 scenes alike one still cannot know that 1 in 10 is not otherwise.
-"""
+**A policy does not use its images** only if each interval lies below the smallest loss that
+matters; no observed loss is not enough. The upper end is computed with one more scene that loses
+everything, because 20 equal scenes do not exclude that 1 in 10 differs."""
 
 import math
 from collections.abc import Sequence

@@ -247,7 +247,8 @@ def resolve(run_or_checkpoint: str | Path) -> Path:
 def check_tensors(
     path: Path, kind: str, theirs: dict[str, Tensor], ours: dict[str, Tensor]
 ) -> None:
-    """UserError names the first tensor of a file that is not as the configured `kind` has it."""
+    """Raise UserError, naming the first tensor of a file that does not fit the configured
+    `kind`."""
     for name in sorted(ours.keys() | theirs.keys()):
         there, here = (_described(tensors.get(name)) for tensors in (theirs, ours))
         if here != there:

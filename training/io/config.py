@@ -104,8 +104,7 @@ def combine(
 ) -> T:
     """Build a `cls` from the data of the file `path`, with `overrides` on top.
 
-    `names` gives the keys that may be meant by one that is not known (default: those of `cls`).
-    """
+    `names` are the keys that are suggested for an unknown one (default: those of `cls`)."""
     fill_shorthands(data, shorthands or {}, str(path))
     fill_shorthands(changes, shorthands or {}, "--set")
     merge(data, changes)

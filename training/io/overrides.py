@@ -110,8 +110,7 @@ def fill_shorthands(data: dict[str, Any], shorthands: dict[str, str], where: str
     """Make each top-level shorthand and the nested key that it stands for equal, in place.
 
     `shorthands` maps "episode_s" to "env.episode_s", say; one that is null is not given. UserError
-    when both are given and differ, or when `env` is something else than keys with values.
-    """
+    when both are given and differ, or when `env` is not a mapping."""
     for short, full in shorthands.items():
         *outer, last = names = full.split(".")
         inner: Any = data

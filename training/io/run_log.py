@@ -197,7 +197,7 @@ def check_rows(directory: Path, iteration: int) -> None:
 
 
 def _rows_until(iteration: int, metrics: bytes, path: Path) -> list[bytes]:
-    """The heading of a metrics.csv, b"" unless it is whole, and the rows of iterations 1, 2, 3 ...
+    """The heading of a metrics.csv, b"" if it is incomplete, and the rows of iterations 1, 2, 3 ...
     to this one; raises UserError if one is left out, out of order or damaged."""
     heading, *lines = metrics.splitlines(keepends=True) or [b""]
     if not (heading.startswith(b"iteration,") and heading.endswith(b"\n")):
@@ -280,10 +280,9 @@ class RunLog:
 
     A row is on the disk when `row` returns, before its iteration's checkpoint is written. Rows
     after `iteration` (the checkpoint that a run resumes from) are dropped from metrics.csv and
-    hidden in TensorBoard; raises UserError if one before it is missing or damaged. The tracker gets
-    those of the others that it lacks. `last` is the last row kept, as text by column, {} at the
-    start.
-    """
+    hidden in TensorBoard; raises UserError if one before it is missing or damaged. The remaining
+    rows that the tracker lacks are sent to it. `last` is the last row kept, as text by column, {}
+    at the start."""
 
     def __init__(
         self, directory: Path, columns: tuple[str, ...], *, iteration: int, total: int,

@@ -29,7 +29,8 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 def plain_json(text: str | bytes) -> Any:
-    """The data of a JSON text. ValueError for what is none, or nested deeper than any file is."""
+    """The data of a JSON text. Raise ValueError for other text, or for data nested deeper than any
+    file is."""
     try:
         data = json.loads(text)
     except RecursionError:

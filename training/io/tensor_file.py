@@ -75,8 +75,8 @@ def sealed(data: bytes) -> bytes:
 
 
 def check_seal(path: Path) -> None:
-    """UserError unless a file, already read by `read_header`, is as `sealed` made it. Files without
-    a checksum pass: those of before have none."""
+    """Raise UserError unless a file, already read by `read_header`, has the checksum that `sealed`
+    wrote. Files without a checksum, of earlier versions, pass."""
     with _whole(path):
         header, tensors = _split(path.read_bytes())
     seal = header.get("__metadata__", {}).pop(_SEAL, None)
@@ -102,7 +102,7 @@ def _digest(header: dict[str, Any], tensors: bytes) -> str:
 
 
 def _like(path: Path, name: str, part: object) -> Tensor:
-    """A tensor of the shape and type that a file says, without contents."""
+    """A tensor of the shape and type that a file declares, without contents."""
     shape, dtype = part.get_shape(), part.get_dtype()  # type: ignore[attr-defined]
     try:
         return torch.empty(shape, dtype=_DTYPES[dtype], device="meta")

@@ -67,7 +67,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Bar:
-    """The result of a variant in a row of its own."""
+    """The result of a variant in a separate row."""
 
     name: str
     value: float
@@ -121,8 +121,8 @@ def _single(xlabel: str, ylabel: str, *size_in: float) -> tuple[Any, Any]:
 
 
 def _name_all(figure: Any, styles: dict[str, dict[str, Any]], **settings: Any) -> None:
-    """A legend of names as they are: no mathematics between dollars, none left out for a leading
-    underscore."""
+    """A legend of verbatim names: no mathematics between dollars, no name omitted because of a
+    leading underscore."""
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], **style) for style in styles.values()]
@@ -133,8 +133,8 @@ def _name_all(figure: Any, styles: dict[str, dict[str, Any]], **settings: Any) -
 def draw_lines(
     lines: Sequence[Line], title: str, xlabel: str, ylabel: str, baseline: str, share: bool = False
 ) -> str:
-    """Curves with bands as SVG, of class `panels` where each variant has a panel of its own, the
-    baseline's curve grey behind it; with `share` the vertical axis is from 0 to 1."""
+    """Curves with bands as SVG, of class `panels` where each variant has a separate panel, with the
+    baseline's curve in grey; with `share` the vertical axis is from 0 to 1."""
     variants = [line for line in lines if not line.scripted]
     scripted = [line for line in lines if line.scripted]
     panels = len(variants) > OVERLAID
@@ -187,7 +187,7 @@ def _panels(variants: Sequence[Line], xlabel: str, ylabel: str) -> tuple[Any, li
 
 
 def _draw(axis: Any, line: Line, share: bool, solid: bool) -> None:
-    """A variant's curve and band; `solid` where its colour need not tell it from all others."""
+    """A variant's curve and band; `solid` where its colour need not identify it."""
     colour, dashes, _ = look(line.number)
     pattern = (0, tuple(map(float, dashes.split()))) if dashes and not solid else "-"
     marker = "o" if len(line.x) <= 15 else ""
@@ -233,7 +233,7 @@ def draw_bars(
 
 
 def _near(across: dict[str, float], ends: tuple[float, float]) -> dict[str, float]:
-    """The levels within an axis's length of it; others would press the variants together."""
+    """The levels within an axis's length of the variants; others would compress the plot."""
     (low, high), length = ends, ends[1] - ends[0]
     return {n: level for n, level in across.items() if low - length < level < high + length}
 
@@ -299,7 +299,8 @@ def _scatter(axis: Any, points: Sequence[Point], across: dict[str, float]) -> No
 
 
 def _scale_costs(axis: Any, points: Sequence[Point]) -> Sequence[Point]:
-    """Prepare the axis of costs; the points, those without cost moved left of all others."""
+    """Prepare the axis of costs; returns the points, with those without cost moved to the left of
+    all others."""
     from matplotlib.ticker import EngFormatter, LogLocator
 
     costs = [point.x for point in points if point.x > 0] or [1.0]
@@ -325,7 +326,8 @@ def _scale_costs(axis: Any, points: Sequence[Point]) -> Sequence[Point]:
 
 
 def _number_points(axis: Any, points: Sequence[Point]) -> None:
-    """A number near each point, where nothing before it stands, tied to it where it is far off."""
+    """A number near each point at a free position, connected to the point by a line if it is far
+    away."""
     from matplotlib.transforms import Bbox
 
     axis.figure.draw_without_rendering()  # only now is it known where things will lie

@@ -37,7 +37,7 @@ def _part(name: str, *content: Any) -> Markup:
 
 
 class Section(NamedTuple):
-    """A heading and what stands below it."""
+    """A heading and the parts below it."""
 
     title: str
     """Empty: no heading."""
@@ -98,7 +98,7 @@ def bullets(lines: Iterable[str]) -> Markup | None:
 
 
 def pre(text: str) -> Markup:
-    """Text as it is, such as a command."""
+    """Preformatted text, such as a command."""
     return Markup("<pre>{}</pre>").format(text)
 
 
@@ -168,5 +168,5 @@ def around(value: float | None, interval: tuple[float, float] | None, form: str 
 
 
 def millions(count: float) -> str:
-    """A count of FLOPs in millions, as exact as it takes to tell policies apart."""
+    """A count of FLOPs in millions, with enough digits to distinguish policies."""
     return f"{count / 1e6:.3f}" if count else "0"

@@ -19,7 +19,7 @@ from training.io.metrics import Curve
 
 @dataclass(frozen=True)
 class Panel:
-    """A column of metrics.csv that training curves are drawn of."""
+    """A column of metrics.csv for training curves."""
 
     column: str
     meaning: str
@@ -34,7 +34,8 @@ class Panel:
         return ({self.behind: 0.45} if self.behind else {}) | {self.column: 1.0}
 
     def has_values(self, values: Iterable[np.ndarray]) -> bool:
-        """Whether these, NaN where not measured, say something; a level of 0 is no curriculum."""
+        """Whether these values, NaN where not measured, are worth a plot; a level of 0 is no
+        curriculum."""
         if self.column == "level":
             return any((column > 0).any() for column in values)
         return any(np.isfinite(column).any() for column in values)

@@ -28,9 +28,8 @@ Piece = tuple[str, np.ndarray]
 def finish(figure: Any, title: str, kind: str = "") -> Markup:
     """The figure as SVG that scales with its box and has its title as its accessible name.
 
-    Nothing is clipped, and what has one style is drawn at once, where its first part was drawn.
-    `kind` is the figure's class in the page's style.
-    """
+    Nothing is clipped, and parts of one style are drawn together, at the place of the first. `kind`
+    is the figure's class in the page's style."""
     import matplotlib
 
     for artist in figure.findobj():
@@ -57,7 +56,7 @@ def finish(figure: Any, title: str, kind: str = "") -> Markup:
 
 
 def _placed(label: ElementTree.Element) -> Markup:
-    """A label at integer coordinates. Those of some turned labels are given as a translation."""
+    """A label at integer coordinates. Some rotated labels have a translation instead."""
     transform = label.get("transform", "")
     moved = re.match(r"translate\((\S+) (\S+)\)", transform)
     exact = moved.groups() if moved else (label.get("x", 0), label.get("y", 0))
@@ -136,7 +135,7 @@ def _encoded(pieces: list[Piece]) -> str:
 
 
 def _thinned(points: np.ndarray) -> np.ndarray:
-    """The points of a line (n, 2) without those that it passes without them, to `_TOLERANCE`
+    """The points of a line (n, 2) without those that do not change it by more than `_TOLERANCE`
     (Ramer 1972, Douglas and Peucker 1973)."""
     away, along = points - points[0], points[-1] - points[0]
     length = np.linalg.norm(along)

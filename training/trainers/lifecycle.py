@@ -12,7 +12,7 @@ __all__ = ["Job"]
 
 
 class Job(Algorithm[Any]):
-    """A run whose trainer has a training loop of its own (`training.trainers.trainer.Trainer`)."""
+    """A run whose trainer has a custom training loop (`training.trainers.trainer.Trainer`)."""
 
     @contextmanager
     def opened(

@@ -12,7 +12,7 @@ __all__ = ["Trainer"]
 
 @dataclass(frozen=True, kw_only=True)
 class Trainer(trainer.Trainer):
-    """A trainer with a training loop of its own."""
+    """A trainer with a custom training loop."""
 
     algorithm: str = ""
     learner: str

@@ -5,8 +5,8 @@
 * `side_by_side`: a camera's image beside itself, bright where the policy attends, else dimmed.
 * `with_memory`: below a frame, the memory of the ground around the robot from above: a strip along
   the robot, ahead being to the right; for places in two dimensions a map with left at the top. It
-  shows the share of holes that the memory answers, bright where the camera sees the ground now.
-  Triangles are nominal footholds, the lines on them what their legs read.
+  shows the share of holes that the memory returns, bright where the camera sees the ground now.
+  Triangles are nominal footholds, the lines through them the places that the legs read.
 """
 
 import math
@@ -44,7 +44,7 @@ def masked(image: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Inset:
-    """An image that a policy sees."""
+    """An image that a policy observes."""
 
     name: str
     image: np.ndarray

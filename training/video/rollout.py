@@ -80,8 +80,8 @@ def _render_mode(agent: Agent, video: str | Path | None, render: bool) -> str | 
 
 
 def check_windows(name: str, has_own: bool) -> None:
-    """Note that the policy's window is missing where OpenCV opens none; raises UserError if the
-    environment of that name has no window of its own either."""
+    """Print a note if OpenCV cannot open the policy's window; raises UserError if the environment
+    of that name has no window either."""
     lack = _lack()
     if lack is not None and not has_own:
         raise UserError(f"--render: {name} opens no window of its own, and {lack}")

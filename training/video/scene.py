@@ -1,10 +1,9 @@
 """The frames of a video.
 
 Usually the outside view that the environment draws, with the images that the policy sees inset and
-what its attention drops in red. Where the environment's description names an image, or a policy
-has a map of its attention on its only image, that image beside itself under attention. An
-environment without rendering is shown by its observation images alone.
-"""
+what its attention drops in red. If the environment's description names an image, or a policy has a
+map of its attention on its only image, a frame shows that image with and without the attention. An
+environment without rendering is shown by its observation images alone."""
 
 from typing import Any
 

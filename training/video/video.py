@@ -35,9 +35,8 @@ class FrameWriter:
     """Writes frames into one file: .mp4 (VP9) and .webm (VP8), which play in browsers, .webp and
     .gif, which pages show as images, or .png (one still frame).
 
-    Nothing appears under the file's name before `close`, so a run that stops half way leaves an
-    older file as it was. Raises UserError for another suffix or a place that cannot be written.
-    """
+    Nothing appears under the file's name before `close`, so an interrupted run leaves an older file
+    unchanged. Raises UserError for another suffix or a place that cannot be written."""
 
     def __init__(self, path: str | Path, fps: float):
         self.path = Path(path)
@@ -91,9 +90,8 @@ class FrameWriter:
         return self._video
 
     def close(self, keep: bool = True) -> None:
-        """Finish the file and give it its name; with `keep=False` drop it. Raises UserError if it
-        is to be kept and cannot be written.
-        """
+        """Finish the file and rename it; with `keep=False` delete it. Raises UserError if it is to
+        be kept and cannot be written."""
         try:
             if self.frames:
                 self._finish()
@@ -159,8 +157,8 @@ def _quiet() -> Iterator[None]:
 
 
 def check_video_path(path: Path) -> None:
-    """Raise UserError when `path` has no known suffix or lies where no file can be written, and
-    MissingExtraError where nothing can write it."""
+    """Raise UserError when `path` has no known suffix or cannot be written, and MissingExtraError
+    without a package that can write it."""
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(f"--video must end in one of {', '.join(SUFFIXES)}, got {str(path)!r}")
     if not os.path.isdir(path.parent):  # unlike Path's, False for impossible names
