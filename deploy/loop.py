@@ -279,7 +279,7 @@ def _source(policy: Policy, arguments: argparse.Namespace) -> Any:
         raise ValueError(
             "--camera is for policies with one image, uint8 (rows, columns, 3), or for several as "
             "--camera INPUT=SOURCE, each once; depth needs a custom function for "
-            "deploy.loop.run, got {', '.join(arguments.camera)} for "
+            f"deploy.loop.run, got {', '.join(arguments.camera)} for "
             f"{', '.join(f'{port.name} {port.dtype} {port.shape}' for port in ports)}"
         )
     others = {port.name: np.zeros(port.shape, port.dtype) for port in ports}

@@ -1,4 +1,5 @@
 """Trained weights of an ONNX model in fewer bits: bfloat16 or int8. The runtime does not change.
+
 bfloat16 halves the size of weights. They are stored in this type and cast when the model is loaded:
 ONNX Runtime computes in float32, as it has no bfloat16 products on a CPU. int8 is dynamic
 quantisation of `onnxruntime.quantization`: matrices are stored in 8 bits with a scale per column,

@@ -1,6 +1,7 @@
-"""Interleaved timings: computations in turn, parts of a call, two checkouts in turn. The speed of a
-shared machine varies for seconds at a time. So computations that are compared run in turn, round by
-round, and figures are medians or least times over rounds."""
+"""Interleaved timings: computations in turn, parts of a call, two checkouts in turn.
+
+The speed of a shared machine varies for seconds at a time. So computations that are compared run in
+turn, round by round, and figures are medians or least times over rounds."""
 
 import os
 import statistics

@@ -111,7 +111,7 @@ class PPOConfig(JobConfig):
         if policy.repair != "none":
             raise ValueError(
                 "policy.repair must be none in training.ppo, which learns from unrepaired "
-                "images, got {policy.repair}; rollout and evaluate take --repair"
+                f"images, got {policy.repair}; rollout and evaluate take --repair"
             )
         return self
 
