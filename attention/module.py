@@ -61,7 +61,7 @@ class RandomFeatureAttention(HeadProjections):
         num_features: m, the number of random vectors per head.
         num_kv_heads: number of heads of keys and values, which divides num_heads (default): query
             heads 0 to num_heads / num_kv_heads - 1 share the first of them, as with `enable_gqa` in
-            PyTorch, and its random vectors. Keys and values then have projections of their own,
+            PyTorch, and its random vectors. Keys and values then have separate projections,
             `k_proj_weight` (num_kv_heads * head_dim, kdim) and `v_proj_weight`.
         qk_length: Euclidean length to which the queries and keys of every head are scaled, instead
             of by the factor head_dim**-0.25; Hybrid Random Features, appendix K, uses 1 on robots.

@@ -146,8 +146,8 @@ def added(state: LinearAttentionState, other: LinearAttentionState) -> LinearAtt
 class LongSum:
     """Sums over any number of blocks of keys.
 
-    The most recent blocks have sums of their own, since the rounding errors of N additions to one
-    sum grow with N.
+    The most recent blocks have separate sums, since the rounding errors of N additions to one sum
+    grow with N.
 
     Args:
         state: the sums before the first block.

@@ -264,7 +264,7 @@ class CameraReader:
         return np.where(nothing, far, depth.astype(np.float64) * unit_m)
 
     def _scaled(self, image: Frame) -> Frame:
-        """Bytes as they are, or within the bounds of a space of other numbers."""
+        """Bytes unchanged, or scaled to the bounds of a space of other numbers."""
         if self.space.dtype == np.uint8:
             return image
         low, high = float(self.space.low.min()), float(self.space.high.max())

@@ -7,7 +7,7 @@ Observation, a dictionary:
     rgb (500, 500, 3) uint8: the camera's image, rows from the top; `rgb_NAME` (height, width, 3)
         that of each of `extra_cameras`.
     pose (12,) float32: x, y, z (metres) and roll, pitch, yaw (radians) of the left tool, then the
-        right, as they are. A tool's frame lies at the middle of its blade's edge.
+    right (actual, not targets). A tool's frame lies at the middle of its blade's edge.
 Action, Box (12,), decided every 0.1 s: changes of the same coordinates of the tools' targets, up to
     `step_m` and `step_rad`, to which they are clipped.
 """

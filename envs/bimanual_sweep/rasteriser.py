@@ -126,7 +126,7 @@ def _draw(
     image: Bytes,
 ) -> bool:
     """See `Rasteriser.draw`. heights: minus the clip coordinate z of each pixel, rows from below,
-    -far where nothing is drawn, as it is again afterwards; drawn: their colours."""
+    -far where nothing is drawn, and everywhere afterwards; drawn: their colours."""
     rows, columns = heights.shape
     clip = np.empty((len(vertices), 4), np.float32)
     world = np.empty((len(vertices), 3), np.float64)

@@ -76,16 +76,16 @@ _TALLEST_BASE_M, _REACH_SLACK = 0.55, 1.2  # margin for the cameras of a rocking
 class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float32]]):
     """A Laikago trots over stones with gaps; see the module's text for the spaces.
 
-    The reward of a decision is the progress along the path in metres, backward where that is asked,
-    at most `reward_speed_m_s` times 50 ms, plus `margin_reward` times the mean margin of the
-    footholds that lifting legs take (from -1, 5 cm or more inside a gap, to 1, 5 cm or more inside
-    a stone) times the share of `reward_speed_m_s` reached, plus `centre_reward` for each 5 cm
-    nearer to the middle of the path, less `effort_cost` times the mean square of the offsets of
-    lifting legs. `info["reward_terms"]` holds these terms, those of legs apart, and `reward_terms`
-    says which numbers of the action each of them judges. A fall terminates the episode, and with
-    `walk_back` so does coming back. `info` holds `distance_m` (along the path; with `walk_back` out
-    and back), `fell` and `success`: no fall until the end and at least `success_distance_m`, or
-    with `walk_back` back.
+    The reward of a decision is the progress along the path in the commanded direction, metres, at
+    most `reward_speed_m_s` times 50 ms, plus `margin_reward` times the mean margin of the footholds
+    that lifting legs take (from -1, 5 cm or more inside a gap, to 1, 5 cm or more inside a stone)
+    times the share of `reward_speed_m_s` reached, plus `centre_reward` for each 5 cm nearer to the
+    middle of the path, less `effort_cost` times the mean square of the offsets of lifting legs.
+    `info["reward_terms"]` holds these terms, those of legs apart, and `reward_terms` says which
+    numbers of the action each of them judges. A fall terminates the episode, and with `walk_back`
+    so does coming back. `info` holds `distance_m` (along the path; with `walk_back` out and back),
+    `fell` and `success`: no fall until the end and at least `success_distance_m`, or with
+    `walk_back` back.
 
     The environment ends an episode by these conditions or after `episode_s`. Where a wrapper ends
     episodes earlier, as `gymnasium.make(..., max_episode_steps=30)` does, `success` stays False:

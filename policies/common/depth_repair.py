@@ -46,8 +46,7 @@ class DepthRepair:
         parts: the parts of the observation that are images.
 
     Raises:
-        ValueError: if none of them is a depth image.
-        MissingExtraError: OpenCV is not installed.
+        ValueError: if there is no depth image. MissingExtraError: OpenCV is not installed.
     """
 
     def __init__(self, by_time: bool, parts: Sequence[ImageInput]) -> None:

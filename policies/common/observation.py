@@ -291,8 +291,8 @@ class Prepared:
         return channels, *(self.size or cropped)
 
     def read(self, parts: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> Tensor:
-        """(batch, count, channels, height, width), not scaled yet; without a `dtype`, float16 stays
-        as it is."""
+        """(batch, count, channels, height, width), not scaled yet; without a `dtype`, float16 is
+        not converted."""
         top, bottom, left, right = self.crop
         images = self.part.read(parts[self.part.key])
         images = images[..., top : images.shape[-2] - bottom, left : images.shape[-1] - right]

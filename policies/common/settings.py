@@ -196,7 +196,7 @@ class SeeingConfig:
     repair: Repair = "none"
     """Repair of depth images before the policy sees them, see `policies.common.depth_repair`.
     holes: pixels without a return are filled; full: false returns are replaced too, by the last
-    image. Losses use images as they are recorded."""
+    image. Losses use images without repair."""
     standardise: bool = False
     """Cloning without the controller vote: bring each pixel to mean 0 and variance 1 over the
     demonstrations; before that, and otherwise, `image_scaling` holds."""

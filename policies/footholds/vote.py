@@ -113,7 +113,7 @@ class VoteController(TemplateVotes):
 
     def forward(self, image: Tensor, vector: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:
         """Attended values (batch, cameras, 1, height, width) and the observation's vector (batch,
-        k), as it is and normalised -> votes (batch, legs, 25) and lateral speed (batch,)."""
+        k), raw and normalised -> votes (batch, legs, 25) and lateral speed (batch,)."""
         plan, batch = self.plan, len(vector)
         proprio = vector[:, plan.proprio]
         forward_m, lateral_m = self._ground(proprio)  # (batch, pixels)

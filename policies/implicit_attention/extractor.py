@@ -118,7 +118,7 @@ def _layouts(space: gymnasium.Space[Any], given: Mapping[str, str]) -> dict[str,
 
 
 def _unscaled(part: Tensor) -> Tensor:
-    """Bytes, or bytes divided by 255, none of which is above 1 -> bytes, as floats."""
+    """Bytes, or bytes divided by 255, whose maximum is 1 -> bytes, as floats."""
     if not part.is_floating_point():
         return part
     return part * torch.where(part.amax() > 1, 1.0, float(_BYTE))

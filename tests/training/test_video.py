@@ -246,7 +246,7 @@ def test_rollout_renders_images_of_the_environment_or_of_its_observations(window
 
 
 def test_opencv_without_windows_says_what_to_install(headless, capsys):
-    sentence = f"--render: {WALK} opens no window of its own, and {HEADLESS}"
+    sentence = f"--render: {WALK} opens no window, and {HEADLESS}"
     refused(capsys, rollout, ["--policy", "oracle", "--env", WALK, "--render"], sentence)
 
 

@@ -46,7 +46,7 @@ class Group:
         number, count = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
         if number >= count:
             raise UserError(
-                f"device = {name!r}: process {number} of this machine needs a GPU of its own, and "
+                f"device = {name!r}: process {number} of this machine needs a separate GPU, and "
                 f"there are {count}; start torchrun with --nproc_per_node {count}"
             )
         torch.cuda.set_device(number)

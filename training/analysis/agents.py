@@ -118,7 +118,7 @@ def add_arguments(
     text = (
         "scripted policy: oracle (uses the simulator's state), blind (no correction: every action "
         "is 0), random (uniform in the action space) or constant (the best constant action, found "
-        "on scenes of its own)"
+        "on separate scenes)"
     )
     parser.add_argument("--policy", action="append", default=[], choices=SCRIPTED, help=text)
     text = f"Gymnasium id; default: the first run's, or else {environments.DEFAULT}"
@@ -131,8 +131,8 @@ def add_arguments(
     )
     parser.add_argument("--custom", "--own", **COMPONENTS, help=text)
     text = (
-        "play policies with another robot or other cameras than they were trained with, though "
-        "they do not read their geometry"
+        "run policies with another robot or other cameras than in training, although they do not "
+        "read their geometry"
     )
     parser.add_argument("--force", "--anyway", action="store_true", help=text)
     text = (
@@ -232,10 +232,9 @@ def find_agents(
     policy are built, and an episode can begin.
 
     `overrides` are `key=value` settings of the environment, `repair` is for the learned policies,
-    `scripted` policies play the task of the first run, and `own` are custom components that files
-    may name, as the user typed them; with `force` policies also play with other cameras. Settings
-    of `recorded` episodes are finite. Raises UserError.
-    """
+    `scripted` policies run on the task of the first run, and `own` are custom components that files
+    may name, as the user typed them; with `force` policies also run with other cameras. Settings of
+    `recorded` episodes are finite. Raises UserError."""
     changes = settings_given(overrides)
     check_device(device)
     agents = []

@@ -1,7 +1,6 @@
 """The best constant action of an environment: a floor for policies that observe.
 
-Candidates are played on scenes that no evaluation uses: all on the first, the best on the others.
-"""
+Candidates run on scenes that no evaluation uses: all on the first, the best on the others."""
 
 import itertools
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ def best_constant(env: gymnasium.Env[Any, Any]) -> Any:
     equals. None for actions that have no candidates.
 
     Args:
-        env: environment, open; its episodes are played.
+        env: environment, open; its episodes are run.
 
     Raises:
         FloatingPointError, EnvironmentFault: as `run_episode`.

@@ -49,9 +49,9 @@ class Gaze:
     past: Share
     """Share of all pixels that do."""
     ahead: bool = False
-    """Whether edges are those that lie ahead or behind. Files without it are of when pixels were
-    compared from one row of the image to the next, whatever is ahead: under the cameras of
-    SteppingStones-v0, with the stones' sides."""
+    """Whether edges are those that lie ahead or behind. In files without it pixels were compared
+    from one row of the image to the next: under the cameras of SteppingStones-v0, with the stones'
+    sides."""
 
 
 def depth_edges(env_id: str = environments.DEFAULT) -> DepthEdges:

@@ -39,8 +39,8 @@ class StageConfig:
     set: dict[str, Any] = field(default_factory=dict)
     """Fields of it that this study changes, keys dotted where nested."""
     always: dict[str, Any] = field(default_factory=dict)
-    """The same, whatever a variant says: such as {feature_map: softmax} of a first stage, from
-    whose policy each variant continues with its own feature map."""
+    """The same, with precedence over variants: such as {feature_map: softmax} of a first stage,
+    from whose policy each variant continues with its own feature map."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -190,7 +190,7 @@ class StudyConfig:
         ):
             yield (
                 f"evaluation_seed must be at least {EVALUATION_SEEDS_FROM} where training makes "
-                f"scenes of its own and does not only clone demonstrations, got "
+                f"separate scenes and does not only clone demonstrations, got "
                 f"{self.evaluation_seed}"
             )
         try:

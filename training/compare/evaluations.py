@@ -161,7 +161,7 @@ class EvaluationJob(Job):
         return DONE if done else MISSING
 
     def execute(self) -> None:
-        """Play the missing episodes; each episode and each result is written at once. A result of
+        """Run the missing episodes; each episode and each result is written at once. A result of
         fewer episodes than are wanted is extended."""
         wanted = len(self._seeds)
         missing = {p: s for p, s in self.settings().items() if episodes_in(p) < wanted}

@@ -29,7 +29,7 @@ from training.io.state_files import check, plain_json
 EPISODES, ITERATIONS, FACTS = "episodes.csv.xz", "iterations.csv.xz", "facts.json.xz"
 _MOST_BYTES, _MOST_CELLS = 2**26, 2**23
 _STUDY, _COSTS = "study.yaml", "costs.json"
-"""Files of a study that a record holds as they are, the second among the facts."""
+"""Files of a study that a record holds unchanged, the second among the facts."""
 _OF_RUN = ("config.yaml", "provenance.json", "stopped.json")
 _METRICS = "metrics.csv"
 

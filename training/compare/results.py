@@ -107,7 +107,8 @@ class Records:
 
 
 def read_scores(paths: Sequence[Path], episodes: int) -> Scores | None:
-    """The first episodes of the evaluations that have as many, one a seed; None without any.
+    """The first episodes of the evaluations that have enough, one evaluation per seed; None without
+    any.
 
     UserError when a file is damaged.
     """

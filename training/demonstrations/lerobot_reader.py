@@ -9,10 +9,9 @@ The layouts are those of https://github.com/huggingface/lerobot (releases 0.3 an
           data/chunk-000/file-000.parquet              a frame a row, of many episodes
           videos/KEY/chunk-000/file-000.mp4            of many episodes
 
-Paths are these alone, whatever meta/info.json says, and links out of the folder are refused. Images
+Paths are fixed and do not depend on meta/info.json, and links out of the folder are refused. Images
 are PNG or JPEG in the rows, or frames of a video: the frame whose time is nearest to the row's, at
-most `TOLERANCE_S` away, as LeRobot has it.
-"""
+most `TOLERANCE_S` away, as LeRobot has it."""
 
 import io
 import math

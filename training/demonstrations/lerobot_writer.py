@@ -8,9 +8,8 @@ The layout is that of https://github.com/huggingface/lerobot (release 0.4):
     DIR/meta/episodes/chunk-000/file-000.parquet     an episode a row: where its frames are
     DIR/data/chunk-000/file-000.parquet              a frame a row; images are PNG bytes in it
 
-Images (height, width, 3) of uint8 are images there; all else are numbers of their own type, depth
-in metres too. Only the current episode is kept in memory.
-"""
+Images (height, width, 3) of uint8 are images there; all other arrays keep their type, depth in
+metres too. Only the current episode is kept in memory."""
 
 import io
 import json

@@ -170,7 +170,7 @@ class Report:
 
 def _said(looks: bool | None) -> str:
     """A verdict in words."""
-    return "cannot be told" if looks is None else str(looks).lower()
+    return "cannot be decided" if looks is None else str(looks).lower()
 
 
 class _Measured:

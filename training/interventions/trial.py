@@ -1,4 +1,4 @@
-"""Tests whether a policy uses its images: the same scenes are played with replaced images."""
+"""Tests whether a policy uses its images: the same scenes run with replaced images."""
 
 import copy
 import math
@@ -67,8 +67,7 @@ class Task:
 
 
 class Stage:
-    """Plays scenes in one environment with one policy; an outcome depends on the scene's seed
-    alone.
+    """Runs scenes in one environment with one policy; an outcome depends on the scene's seed alone.
 
     Args:
         subject: the policy and environment under test.
@@ -92,7 +91,7 @@ class Stage:
         self._task = envs.task_of(self._env)
 
     def run(self, task: Task) -> Scene:
-        """Play a scene.
+        """Run a scene.
 
         The other scene, whose images are replacements, runs first, the rest in random order:
         otherwise a policy that changes between episodes would favour the first condition."""

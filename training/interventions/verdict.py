@@ -10,8 +10,8 @@ Statistics 6, except those that no signs could make small because all difference
 of at most `FALSE_ALARMS`.
 
 **A policy does not use its images** only if each interval lies below the smallest loss that
-matters; the absence of an observed loss is not enough. The upper end is computed with one more scene that loses
-everything, because 20 equal scenes do not exclude that 1 in 10 differs."""
+matters; the absence of an observed loss is not enough. The upper end is computed with one more
+scene that loses everything, because 20 equal scenes do not exclude that 1 in 10 differs."""
 
 import math
 from collections.abc import Sequence

@@ -16,14 +16,14 @@ from training.reports.plots import png, shown
 from training.reports.svg import INK, finish
 
 OVERLAID = 4
-"""Largest number of variants that one panel shows; of more, each has a panel of its own."""
+"""Largest number of variants that one panel shows; with more, each has a separate panel."""
 MOST_NAMED = 12
 """Largest number of points that have their names beside them."""
 _COLOURS = (
     "#3b82d6", "#e07b1a", "#2f9e5b", "#d64545", "#9467d6", "#a0714f", "#d65fa8", "#7f8794",
     "#a3a322", "#1ba3b5",
 )  # fmt: skip
-"""Colours by number; all of them can be told from white and from black."""
+"""Colours by number; all of them differ from white and from black."""
 _DASHES = ("", "6 2", "2 2")
 """Line patterns of the first ten, the next ten and the rest."""
 _MARKERS = "os^"

@@ -84,7 +84,7 @@ def check_windows(name: str, has_own: bool) -> None:
     of that name has no window either."""
     lack = _lack()
     if lack is not None and not has_own:
-        raise UserError(f"--render: {name} opens no window of its own, and {lack}")
+        raise UserError(f"--render: {name} opens no window, and {lack}")
     if lack is not None:
         print(f"note: what the policy sees is not shown, as {lack}", file=sys.stderr)
 
