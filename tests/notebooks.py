@@ -55,7 +55,7 @@ def run_cell(source: str, names: dict[str, Any]) -> None:
 
 
 def drawn() -> Iterator[dict[str, Any]]:
-    """What Matplotlib has drawn since it was last asked, as outputs of a cell."""
+    """The figures of Matplotlib since the last call, as outputs of a cell."""
     from matplotlib import pyplot
     from PIL import Image
 
@@ -83,7 +83,7 @@ def run(notebook: dict[str, Any]) -> None:
 
 
 def run_apart(path: Path, folder: Path) -> dict[str, Any]:
-    """A notebook as it is after all its cells ran, in a fresh process whose folder is `folder`.
+    """A notebook after all its cells ran, in a fresh process whose folder is `folder`.
 
     Raises RuntimeError with the end of the traceback if a cell fails.
     """

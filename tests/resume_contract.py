@@ -35,14 +35,14 @@ class ResumeContract:
         raise NotImplementedError
 
     def start_and_kill(self, out, after):
-        """Start the job, and kill it after so many files were renamed into place."""
+        """Start the job, and kill it after a number of files were renamed into place."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "replace", _killing_after(after))
             with pytest.raises(Killed):
                 self.start(out)
 
     def has_begun(self, out):
-        """Whether `resume` can be asked for; before, the job is started again."""
+        """Whether the job can be resumed; if not, it is started again."""
         return (out / "config.yaml").is_file()
 
     def checkpoints(self, out):

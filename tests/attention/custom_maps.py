@@ -1,4 +1,5 @@
-"""Feature maps as users write them, for tests: of a kernel of its own, and with random vectors."""
+"""Feature maps as users write them, for tests: one with a custom kernel, one with random
+vectors."""
 
 from typing import Unpack
 

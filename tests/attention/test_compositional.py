@@ -469,7 +469,7 @@ class FixedSlots(np.random.Generator):
 
 
 def test_importing_attention_loads_neither_it_nor_scikit_learn():
-    """It is imported when it is first asked for, by `attention.compositional` too."""
+    """It is imported on first access, also by `attention.compositional`."""
     code = (
         "import sys, attention\n"
         "assert not any(name.startswith('attention.compositional') for name in sys.modules)\n"

@@ -135,7 +135,7 @@ def test_the_default_dtype_at_construction_counts():
 
 
 def test_given_tensors():
-    """They are kept whatever happens to the original."""
+    """They do not change with the original."""
     omega = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
     expected = build("positive", omega.clone())
     with torch.device("meta"):

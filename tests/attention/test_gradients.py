@@ -70,7 +70,7 @@ def gradients(output: Tensor, upstream: Tensor, leaves: list[Tensor]) -> list[Te
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("value", [1.0, 2.7, 1e3])
 def test_one_tiny_query_and_key(form: Form, value: float) -> None:
-    """The output is the value itself, whatever the features are: gradients 0, 0 and 1."""
+    """The output is the value itself for any features: gradients 0, 0 and 1."""
     for size in (1e-20, 3e-25, 1e20):
         leaves = [torch.tensor([[u]], requires_grad=True) for u in (size, size, value)]
         output = form(*leaves, False)

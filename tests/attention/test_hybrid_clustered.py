@@ -265,7 +265,7 @@ def hybrid(**options: object) -> attention.FeatureMap:
 
 
 def kept(x: Tensor, y: Tensor) -> Tensor:
-    """Whether a pair of tokens has a base of its own: (L, S)."""
+    """Whether a pair of tokens has a base: (L, S)."""
     i, j = (torch.cdist(u, c).argmin(-1) for u, c in zip((x, y), CENTERS, strict=True))
     table = torch.zeros(2, 3, dtype=torch.bool)
     for pair in PAIRS:

@@ -86,7 +86,7 @@ def test_unbiased():
 
 
 def test_heads_and_fit():
-    """Each head is a map of its own; `fit` reaches bases and coefficients."""
+    """Each head is a separate map; `fit` reaches bases and coefficients."""
     generator = torch.Generator().manual_seed(1)
     x, y = (torch.randn(3, 6, D, generator=generator, dtype=torch.float64) for _ in range(2))
     x = x * torch.tensor([0.3, 0.6, 0.9], dtype=torch.float64)[:, None, None]

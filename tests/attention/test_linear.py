@@ -276,7 +276,7 @@ MASKS = {
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("name", ["positive", "oprf", "trig", "elu"])
 def test_parts_of_a_batch_are_attended_alike(name, mask, monkeypatch):
-    """Outputs and gradients, with as many parts as the size of blocks asks for."""
+    """Outputs and gradients, in parts of the given block size."""
     fm = feature_map(name, DIM, 8, heads=HEADS, dtype=torch.float64)
     x, y, v = doubles(3, BATCH, HEADS, LENGTH, DIM, seed=1).requires_grad_()
     hidden = None if mask == "none" else features(*MASKS[mask], seed=2) > 0.3

@@ -71,7 +71,7 @@ def test_shapes_and_scaled_features(name, kernel):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_gaussian_is_softmax_without_norms(name):
-    """Comparisons have one kernel of their own."""
+    """Maps for comparison have one custom kernel."""
     x, y = tokens(5, 4), tokens(6, 4, seed=1)
     maps = (feature_map(name, 4, 6, kernel=kernel, **DOUBLE) for kernel in ("softmax", "gaussian"))
     softmax, gaussian = (kernel_matrix(fm, x, y) for fm in maps)

@@ -30,7 +30,7 @@ def modules(name: str, **options: Any) -> tuple[nn.MultiheadAttention, RandomFea
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("name", MAPS)
 def test_a_sequence_of_padding_gives_the_bias_alone(name, is_causal):
-    """As nn.MultiheadAttention with need_weights=False; nothing of it reaches a gradient."""
+    """As nn.MultiheadAttention with need_weights=False; masked tokens have no gradient."""
     exact, ours = modules(name)
     x = tokens(3, LENGTH, EMBED).requires_grad_()
     padding = torch.zeros(3, LENGTH, dtype=torch.bool)

@@ -111,7 +111,7 @@ CHUNKED: list[tuple[str, str, int, int]] = [
 def test_unroll_equals_step_by_step_gradients_too(
     rule: str, name: str, frames: int, length: int, decay: str
 ) -> None:
-    """From a state that is not empty, and with the state that is handed on."""
+    """From a state that is not empty, and with the returned state."""
     made = memory(name, rule=rule, decay=0.9 if decay == "number" else 1.0)
     leaves = {k: t.requires_grad_() for k, t in case(B, frames, length=length).items()}
     if decay == "steps":
@@ -219,7 +219,7 @@ def test_large_keys_do_not_overflow(name: str) -> None:
 @pytest.mark.parametrize("rule", ["sum", "delta"])
 @torch.no_grad()
 def test_ten_thousand_steps_in_float32(rule: str) -> None:
-    """The state stays as large as it is, and as exact: what is behind fades, and nothing drifts."""
+    """The state keeps its size and precision: earlier tokens fade, and nothing drifts."""
     options: dict[str, Any] = {"kappa": 112.0, "period": 2.0, "rule": rule, "decay": 0.95}
     made = attention.LinearMemory(1, 1, "harmonic", 26, **options)
     exact = copy.deepcopy(made).double()

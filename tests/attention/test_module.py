@@ -342,7 +342,7 @@ def test_errors():
 
 
 def test_qk_length_scales_queries_and_keys():
-    """To one length, whatever they were, in `forward`, `step` and `fit` alike."""
+    """To one length from any length, in `forward`, `step` and `fit`."""
     exact = softmax_module(batch_first=True)
     module = RandomFeatureAttention.from_multihead(exact, "hyperbolic", 4096, qk_length=0.5)
     plain = RandomFeatureAttention.from_multihead(exact, "hyperbolic", 4096)

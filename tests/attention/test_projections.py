@@ -1,8 +1,7 @@
 """Couplings: distributions, geometry within blocks, independence between them, reproducibility.
 
-Seeds are fixed. Where |z| < 4 is asked of k quantities, another seed would fail with probability
-of about 6e-5 k.
-"""
+Seeds are fixed. Where |z| < 4 is required of k quantities, another seed would fail with probability
+of about 6e-5 k."""
 
 import itertools
 import math

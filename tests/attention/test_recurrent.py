@@ -134,7 +134,8 @@ def test_forgetting_in_float32() -> None:
 
 
 def test_padding_leaves_the_state_alone() -> None:
-    """A prompt padded on the right goes on as the prompt itself; a prompt of padding is none."""
+    """A prompt padded on the right continues like the prompt itself; a prompt of padding has no
+    effect."""
     phi_q, phi_k, v, _ = case()
     phi_k[:, 50:], v[:, 50:] = torch.nan, torch.nan
     mask = torch.arange(v.shape[1]) < 50
@@ -189,7 +190,7 @@ def test_errors() -> None:
 
 
 def _recursion(phi_q: Tensor, phi_k: Tensor, v: Tensor, decay: Tensor) -> Tensor:
-    """S_i = d_i S_{i-1} + k_i v_i^T and n_i = d_i n_{i-1} + k_i, as they are written."""
+    """S_i = d_i S_{i-1} + k_i v_i^T and n_i = d_i n_{i-1} + k_i, as in the definition."""
     sums, normaliser, outputs = 0.0, 0.0, []
     for i in range(v.shape[-2]):
         sums = decay[..., i, :, None] * sums + phi_k[..., i, :, None] * v[..., i, None, :]

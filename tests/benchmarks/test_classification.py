@@ -46,7 +46,7 @@ def written(folder: Path, name: str, text: str) -> None:
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, answer: Any) -> list[str]:
-    """The addresses that are asked for; `answer` makes the response."""
+    """The requested addresses; `answer` makes the response."""
     asked: list[str] = []
 
     def urlopen(url: str, timeout: float) -> Any:

@@ -98,7 +98,7 @@ def test_losses_are_distinguished_from_chance():
 
 @pytest.mark.skipif(not RECORD.is_file(), reason="docs are not part of a source distribution")
 def test_the_page_quotes_the_record_of_moved_cameras():
-    """Of sixteen poses none is told from the cameras as they were."""
+    """None of sixteen poses differs significantly from the original cameras."""
     facts = json.loads(RECORD.read_text())
     assert len(facts["seeds"]) == 100
     page = (ROOT / "docs" / "results" / "cameras.md").read_text()

@@ -202,7 +202,7 @@ def node(*more):
 
 
 def nested(deep):
-    """A graph within so many others."""
+    """A graph nested in this many others."""
     return field(1, field(5, field(6, nested(deep - 1)))) if deep else b""
 
 

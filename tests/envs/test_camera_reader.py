@@ -288,7 +288,7 @@ def test_what_does_not_go_together_is_one_sentence(tmp_path):
 
 
 def test_a_long_recording_takes_the_memory_of_a_frame(tmp_path):
-    """A gigabyte of zeros in a megabyte of file; frames are read as they are asked for."""
+    """A gigabyte of zeros in a megabyte of file; frames are read on request."""
     npz_of(tmp_path / "a.npz", (10_000, 120, 120), "<f8", bytes(2**24))
     frames = frames_of(tmp_path / "a.npz")
     for _ in range(100):

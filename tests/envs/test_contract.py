@@ -24,7 +24,7 @@ from tests.envs.episodes import expert, fingerprint, fresh_fingerprint, parts, r
 
 
 class World(NamedTuple):
-    """An environment, cheap settings of its, others, and a part that every step changes."""
+    """An environment, cheap settings, other settings, and a part that every step changes."""
 
     env_id: str
     config: type

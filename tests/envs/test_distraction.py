@@ -54,7 +54,7 @@ def test_what_the_lies_report():
 
 
 def test_false_returns_are_new_in_every_image_and_blocks_stay_for_five():
-    """A pixel lies again in the next image by chance, or because its patch stayed."""
+    """A pixel is false again in the next image by chance, or because its patch stayed."""
     for kind, stays in (("false_returns", 0.0), ("dropped_blocks", 0.8)):
         lying = pictures(**{kind: 0.05}, count=2000) != np.float32(0.4)
         again = (lying[1:] & lying[:-1]).sum() / lying[:-1].sum()
@@ -78,7 +78,7 @@ def test_without_distraction_an_image_is_scene_and_noise():
 
 
 def test_distractors_change_only_the_images(honest):
-    """Stones, noise, steps and falls are the same whatever the cameras report."""
+    """Stones, noise, steps and falls do not depend on the images."""
     for kind, strength in ALL.items():
         lying = walk(**{kind: strength})
         np.testing.assert_array_equal(lying["proprio"], honest["proprio"])
@@ -148,7 +148,7 @@ def test_clutter_is_an_image_and_no_body(honest):
 
 
 def test_both_cameras_see_the_same_clutter():
-    """Every point that hides something of the honest scene lies on a box, whoever sees it."""
+    """Every point that hides a part of the true scene lies on a box, for every camera."""
     with make(sensor_noise=0.0, clutter_per_m=20.0) as env:
         seen = env.reset(seed=1)[0]["depth"]
         true = env.unwrapped

@@ -13,7 +13,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 @pytest.mark.parametrize("name", ["straight_row", "turning_path"])
 def test_a_walk_is_what_it_was(name):
-    """The straight row was recorded before there were turns, told poses and blackouts, the path
+    """The straight row was recorded before there were turns, observed poses and blackouts, the path
     that turns before legs were computed one by one, both before they were compiled. Last bits are
     rounded otherwise since, and on another kind of machine; this grows to less than 1e-9."""
     golden = json.loads((GOLDEN / f"{name}.json").read_text())

@@ -172,7 +172,7 @@ def test_a_new_world_changes_nothing(env, monkeypatch):
 
 
 def test_the_expert_walks_without_lateral_speed():
-    """Of a robot that cannot be told to move sideways every action stays finite."""
+    """Every action stays finite for a robot whose lateral speed cannot be commanded."""
     with make(lateral_speed_m_s=0.0) as env:
         env.reset(seed=2)
         for _ in range(20):

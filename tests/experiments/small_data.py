@@ -29,7 +29,7 @@ def brighter(labels, draw):
 
 
 def write_clothes(folder, train, test, pictures=brighter):
-    """The four files of Fashion-MNIST: so many images, of the classes in turn."""
+    """The four files of Fashion-MNIST: a number of images, whose classes alternate."""
     folder.mkdir()
     draw = np.random.default_rng(0)
     for part, count in (("train", train), ("t10k", test)):
@@ -67,7 +67,7 @@ def wav(samples, channels=1, width=2, rate=8000):
 
 
 def tones(takes=TAKES):
-    """Every digit a tone of its own, 0.1 s, by each speaker."""
+    """A different tone for every digit, 0.1 s, by each speaker."""
     time = np.arange(800) / 8000
     return {
         f"{digit}_{speaker}_{take}.wav": wav(

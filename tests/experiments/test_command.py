@@ -211,7 +211,7 @@ oprf,1,41,2.125
 
 
 def test_a_table_alone_is_compared_with_the_claims(experiment, tmp_path, capsys):
-    """Of the variants and seeds that are asked for."""
+    """Of the requested variants and seeds."""
     table = tmp_path / "table.csv"
     table.write_text(TABLE)
     for words in (str(tmp_path), str(table)):

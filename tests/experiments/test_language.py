@@ -146,8 +146,8 @@ TRUE, UNEVEN = [0.5, 0.2, 0.15, 0.1, 0.04, 0.01], [1.0, 2.0, 9.0, 1.0, 20.0, 30.
 def test_the_best_logits_are_those_of_all_words_where_all_are_corrected_and_all_drawn(
     weights, correct_true, among_all, finds_it
 ):
-    """Six words, learned from twenty drawn ones. Drawn words alone corrected, words must be drawn
-    as they are."""
+    """Six words, learned from twenty drawn ones. If only drawn words are corrected, words must be
+    drawn from the softmax itself."""
     generator = torch.Generator().manual_seed(0)
     keys = torch.zeros(6, 1, requires_grad=True)
     queries = torch.ones(1000, 1)

@@ -114,7 +114,7 @@ def test_another_models_state_is_refused_by_the_tensor_that_differs(tmp_path):
 
 
 def rewritten(path, change=None, fit=None, seal=True):
-    """A state with one tensor or its facts changed, its checksum left as it is or taken away."""
+    """A state with one tensor or its facts changed, its checksum unchanged or removed."""
     with safe_open(path, "pt") as file:
         metadata = dict(file.metadata())
     tensors = load_file(path)

@@ -1,4 +1,5 @@
-"""Decisions of compiled policies are the same to the bit, whatever they see or changes in them."""
+"""Decisions of compiled policies are the same to the bit, for any observation and after any
+change."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""Repair of depth images: what is true stays, what is false goes, whatever the camera."""
+"""Repair of depth images: true pixels stay, false ones are replaced, for any camera."""
 
 from functools import cache
 
@@ -227,7 +227,7 @@ def test_repairing_is_a_component_and_the_default_is_none():
     [("holes", {"depth_dropped_blocks": 0.1}), ("full", {"depth_false_returns": 0.2})],
 )
 def test_a_shipped_policy_walks_through_lies_that_it_falls_for_without(repair, lies):
-    """Terrains on which the shipped policy completes without lies, and falls with them."""
+    """Terrains on which the shipped policy completes without false returns, and falls with them."""
     torch.set_num_threads(1)
     with gymnasium.make("SteppingStones-v0", success_distance_m=2.0, episode_s=6.0, **lies) as env:
         for kind, succeeds in ((None, False), (repair, True)):

@@ -69,7 +69,7 @@ def test_learned_lengths_are_those_of_softmax_attention():
 
 @pytest.mark.parametrize("unit", [False, True])
 def test_opposed_keys_begin_at_what_is_least_like_the_rest(unit):
-    """The token that differs from all others scores highest, whatever is drawn."""
+    """The token that differs from all others scores highest for any draw."""
     seen = torch.ones(1, 96, 29)
     seen[0, 40] = -1
     firsts = []

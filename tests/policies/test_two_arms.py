@@ -49,7 +49,7 @@ def test_the_difference_has_a_range_of_its_own():
 
 @pytest.mark.parametrize("head", ["autoregressive", "explicit"])
 def test_the_action_is_that_of_the_arms(head):
-    """With a head that always says the mean's highest and no difference, both arms do the same."""
+    """With a head that always returns the highest mean and no difference, both arms do the same."""
     policy = make(head=head)
     policy.set_statistics(*data())
     normal = torch.tensor([[0.8, 0.8, 0.0, 0.0]])

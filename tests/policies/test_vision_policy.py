@@ -160,7 +160,7 @@ def test_bad_statistics_change_nothing(pose, actions, message):
 
 
 def test_the_attention_map_follows_what_keys_say():
-    """A patch unlike all others, where the keys read its colour and queries want it."""
+    """A patch unlike all others, where keys read its colour and queries match it."""
     policy = make(feature_map="softmax", qk_length=None, depth=1, heads=1)
     seen = observation()
     seen["rgb"][:] = 60

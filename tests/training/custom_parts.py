@@ -99,7 +99,7 @@ class Deaf(nn.Module):
 
 
 class Short(nn.Linear):
-    """A controller of three numbers, whatever is wanted."""
+    """A controller that always returns three numbers."""
 
     def __init__(self, inputs, outputs):
         super().__init__(inputs, 3)

@@ -9,9 +9,8 @@ class DotEnv(gymnasium.Env):
     """Reward: how near the action is to the dot's column, from -1 to 1; twelve steps an episode.
 
     `kind` is the image: "colours" (16, 20, 3) uint8, "first" (3, 16, 20) uint8, "grey" (16, 20)
-    float, or "dict", colours beside a vector that tells nothing. With `choices` the action is one
-    of so many columns. The dot moves every step; with `hidden` it is seen at the first alone.
-    """
+    float, or "dict", colours beside a vector without information. With `choices` the action is one
+    of this many columns. The dot moves every step; with `hidden` it is seen at the first alone."""
 
     metadata = {"render_modes": [], "render_fps": 10}  # noqa: RUF012
 

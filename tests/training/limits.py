@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def files_of_at_most(size: int) -> Iterator[None]:
-    """Writing more than `size` bytes into a file fails, here and in processes begun meanwhile."""
+    """Writing more than `size` bytes into a file fails, here and in processes started meanwhile."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

@@ -103,7 +103,8 @@ class Remembering:
 
 
 class Noisy:
-    """A policy with chance in it, of its own generator; `counting`, it changes as it plays."""
+    """A stochastic policy with a separate generator; with `counting`, it changes between
+    episodes."""
 
     def __init__(self, policy, seed, counting=0.0):
         self._policy, self._rng, self._counting = policy, np.random.default_rng(seed), counting

@@ -43,7 +43,7 @@ def squared_by_two(number):
 
 class Holding:
     """Makes a file when a task begins, which takes a minute, and another when it is closed;
-    "stubborn" tasks cannot be interrupted; with None only waits until a task has begun."""
+    "stubborn" tasks cannot be interrupted; with None only waits until a task has started."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -67,7 +67,7 @@ class Holding:
 
 
 class Odd(Exception):
-    """One that cannot be sent as it is."""
+    """An exception that cannot be pickled."""
 
     def __init__(self, one, two):
         super().__init__(f"{one} and {two}")

@@ -4,8 +4,7 @@ python -m tests.training.ray_cluster CORES...
 
 Prints a line of JSON, {"address": ..., "raylets": [process of each node]}, and runs until its
 standard input ends. RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 binds it to the loopback interface,
-RAY_AUTH_MODE and RAY_AUTH_TOKEN say whether it asks for a token.
-"""
+RAY_AUTH_MODE and RAY_AUTH_TOKEN say whether it requires a token."""
 
 import json
 import sys

@@ -114,7 +114,7 @@ def test_batches_are_shuffled_passes():
 
 
 def test_a_batch_in_parts_has_the_gradient_of_the_whole():
-    """The update from 50 decisions, 16 at once and a rest, is that from all of them at once."""
+    """An update from 50 decisions in parts of 16 equals the update from all of them at once."""
     generator = torch.Generator().manual_seed(0)
     job = BCConfig(updates=1, batch_size=50, policy=policies.PolicyConfig(patch=(4, 4)))
     data = random_data(job, generator)
@@ -167,7 +167,7 @@ def test_as_many_are_held_out_as_is_said(share):
 
 
 def test_the_expert_is_disturbed_and_its_labels_are_not(job):
-    """Labels follow the observation exactly; the noise has the standard deviation asked for."""
+    """Labels follow the observation exactly; the noise has the configured standard deviation."""
     config = load_config(job(disturbance=0.2, expert_episodes=40), [])
     acted = []
 
@@ -223,7 +223,7 @@ def test_bad_configurations(job, tmp_path, capsys, changes, sentence):
 
 
 def test_demonstrations_of_earlier_versions_are_read(job, tmp_path):
-    """Their parts had other names; a run goes on with them as with its own."""
+    """Their parts had other names; a run resumes with them."""
     run = train(bc, job(), tmp_path / "run")
     whole = train(bc, job(), tmp_path / "whole", "--set", "iterations=3")
     names = {"observation/depth": "depth_m", "observation/proprio": "proprio"}

@@ -210,7 +210,7 @@ def test_every_kind_of_policy_can_be_counted(variant, feature_map, controller):
 
 
 def test_what_to_do_next_can_be_pasted(capsys):
-    """Paths with spaces are one word, and an environment of one's own is named."""
+    """Paths with spaces are one word, and a custom environment is named."""
     print_next(3, Path("runs/with space"), "mine:Walk-v0")
     print_next(3, Path("runs/plain"), "SteppingStones-v0")
     rollout, evaluate, plain, _ = (

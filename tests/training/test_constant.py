@@ -16,7 +16,7 @@ from training.sight import main as sight_main
 
 
 class Lanes(gymnasium.Env):
-    """One of five actions earns more than the others, the fourth; images show nothing of use."""
+    """One of five actions earns more than the others, the fourth; images hold no information."""
 
     observation_space = spaces.Box(0, 255, (8, 8), np.uint8)
     action_space = spaces.Discrete(5)

@@ -1,4 +1,4 @@
-"""Recording demonstrations: the same files whoever records them, and none lost whatever happens."""
+"""Recording demonstrations: the same files for any number of workers, and none lost on errors."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Evaluation: figures from episodes, the same whatever runs them, and files that survive."""
+"""Evaluation: figures from episodes, the same for any workers, and files that survive."""
 
 import json
 import math

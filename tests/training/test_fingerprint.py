@@ -62,7 +62,7 @@ def test_inputs_that_may_change_are_left_out_but_not_those_of_their_name_below()
 
 
 def test_a_setting_that_is_absent_is_not_one_that_is_none():
-    """An environment of one's own may have another default."""
+    """A custom environment may have another default."""
     assert told({"env": {}}, {"env": {"steps": None}}) == [
         "env = {}, but here it is {'steps': None}"
     ]

@@ -87,7 +87,7 @@ def test_training_listens_nowhere_and_sigterm_ends_it_as_control_c_does(job, tmp
 
 @pytest.mark.records
 def test_a_closed_terminal_ends_training(tmp_path):
-    """As a lost connection does: status 129, whatever then becomes of what is printed."""
+    """As after a lost connection: status 129, also if the output is closed."""
     run, path = tmp_path / "run", tmp_path / "bc.yaml"
     path.write_text(yaml.safe_dump(BC | {"iterations": 10**6}))
     words = ["--config", str(path), "--set", "workers=2", "--out", str(run)]
@@ -106,7 +106,7 @@ def test_a_closed_terminal_ends_training(tmp_path):
 
 
 def group_lives(group):
-    """Whether a process of a group is there that is no zombie."""
+    """Whether a process of a group exists that is not a zombie."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, _, found = stat.read_text().rpartition(")")[2].split()[:3]

@@ -1,4 +1,4 @@
-"""Shipped policies are few and small; the names of others are answered with their commands."""
+"""Shipped policies are few and small; for the names of others the message gives their commands."""
 
 import shlex
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A policy that was trained with one robot says so where the cameras are others."""
+"""A policy refuses cameras that differ from those of its training."""
 
 import gymnasium
 import pytest

@@ -74,7 +74,7 @@ def ground(rows=1, hole_m=(0.5, 0.6), seen_m=(0.2, 0.8)):
 
 
 class Plain:
-    """A policy of which nothing is shown but what it sees."""
+    """A policy of which only the images are shown."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Proximal policy optimisation: it learns, goes on bit for bit, and leaves a run like any other."""
+"""Proximal policy optimisation: it learns, resumes bit for bit, and writes a run directory."""
 
 import sys
 

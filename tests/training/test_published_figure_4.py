@@ -37,7 +37,7 @@ def share(scores, digits=1):
 
 
 def best(name, arm):
-    """Reward and success of the seeds that earn the most; nothing of too few seeds."""
+    """Reward and success of the best seeds; empty for too few seeds."""
     pairs = best_pairs(published(name)[1]).get(arm)
     if pairs is None:
         return "", None

@@ -42,7 +42,7 @@ def cluster(auth, *cores):
 
 @pytest.fixture(scope="module")
 def nodes():
-    """One with two nodes of two cores, which asks for a token."""
+    """A cluster with two nodes of two cores, which requires a token."""
     with cluster(SECRET, 2, 2) as found:
         yield found
 

@@ -1,4 +1,4 @@
-"""The studies of memories: every arm is built and timed, and meets the page's conditions."""
+"""The studies of memories: every variant is built and timed, and fits the page's conditions."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def test_every_variant_is_built_and_its_cost_counted(first_seed, monkeypatch):
 
 
 def test_all_variants_meet_the_same_conditions(first_seed):
-    """Those that were cloned with poses drawn anew are evaluated at the pose that a curve names."""
+    """Variants cloned with random poses are evaluated at the pose that a curve names."""
     settings, out, runs = first_seed
     for curve in (None, *settings.curves):
         met = []
@@ -59,7 +59,7 @@ def test_all_variants_meet_the_same_conditions(first_seed):
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_studies_of_memories_can_be_run(tmp_path, name):
-    """Their arms are built, and evaluated in the same conditions."""
+    """Their variants are built, and evaluated in the same conditions."""
     path = FOLDER / f"{name}.yaml"
     settings = study.load_config(path, ["seeds=[0]"])
     runs = all_runs(settings, path, tmp_path)

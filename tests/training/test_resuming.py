@@ -1,4 +1,4 @@
-"""Going on with a run: from a checkpoint that is whole, its own, and whose rows are there."""
+"""Resuming a run: from a complete checkpoint of this run, whose rows exist."""
 
 import math
 import shlex

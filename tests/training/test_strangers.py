@@ -138,7 +138,7 @@ def test_a_file_of_holes_is_not_read(little, tmp_path):
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_broken_policy_is_refused(tmp_path, value):
-    """One number of it is enough: attention would take a token that is no number for the best."""
+    """One number of it is enough: attention would select a NaN token as the best."""
     whole = checkpoint.load(checkpoint.resolve(STONES))
     broken = {name: tensor.clone() for name, tensor in whole.policy.items()}
     broken["selection.query"][3, 1] = value

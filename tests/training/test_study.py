@@ -174,7 +174,7 @@ def test_what_results_depend_on_cannot_change(plain, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_more_episodes_can_follow_and_fewer_be_read(plain, tmp_path, capsys):
-    """As if all had been wanted from the start; those that are there are not played again."""
+    """As if all had been configured from the start; existing episodes are not repeated."""
     _, before = plain
     whole, out = tmp_path / "whole", tmp_path / "out"
     for folder in (whole, out):

@@ -27,7 +27,7 @@ def bars(monkeypatch):
 
 
 def write(folder, parallel):
-    """A study of two stages with a curve, of policies with a controller of one's own."""
+    """A study of two stages with a curve, of policies with a custom controller."""
     changes = {"stages": TWO_STAGES, "curves": [CURVE], "seeds": [0], "parallel": parallel}
     return write_study(folder, PARTS, **changes)
 

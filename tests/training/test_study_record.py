@@ -80,7 +80,7 @@ def test_the_same_files_come_back(tmp_path):
 
 
 def of_before(record):
-    """A record as it was written first: gzip, and the costs in a file of their own."""
+    """A record of the first format: gzip, and the costs in a separate file."""
     facts = json.loads(lzma.decompress((record / FACTS).read_bytes()))
     (record / "costs.json").write_text(facts.pop("costs"))
     for name in (EPISODES, ITERATIONS):

@@ -69,7 +69,7 @@ def test_intervals_of_known_cases():
 
 
 def made(rng, seeds, scenes):
-    """Rewards around 10 of two arms, with effects of seed, scene and both."""
+    """Rewards around 10 of two variants, with effects of seed, scene and both."""
     shared = rng.normal(0, 1, scenes)
     shapes = (seeds, 1), (seeds, scenes)
     return [10 + shared + rng.normal(0, 0.3, one) + rng.normal(0, 1, both)
@@ -184,7 +184,7 @@ def row(name, reward, ratio=None, fewer=None, attention=100, successes=2, half=0
 
 
 def compared(*rows, oracle=None, **settings):
-    """A study of these arms, "none" being its control, and what it came to."""
+    """A study of these variants, with the control "none", and its results."""
     arms = [{"name": one.name, "control": one.name == "none"} for one in rows]
     stages = ({"trainer": "es", "config": "x"},)
     study = StudyConfig(title="T", stages=stages, arms=arms, baseline="base", **settings)
@@ -244,7 +244,7 @@ def test_controls_stand_beside_the_headline():
 
 
 def test_variants_at_the_ceiling_are_named():
-    """By intervals that meet; not where nothing is near it, nor where one arm alone is."""
+    """By intervals that overlap; not if none is near it, nor if only one variant is."""
     best, near, far = (row(name, 4.0, successes=n) for name, n in (("a", 4), ("b", 4), ("base", 3)))
     assert far.scores.success_interval[1] >= best.scores.success_interval[0]
     assert at_ceiling(compared(best, near, far)) == ["a", "b"]

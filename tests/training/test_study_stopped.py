@@ -1,4 +1,4 @@
-"""A study that is interrupted or killed goes on where it was, at the episode of an evaluation."""
+"""A study that is interrupted or killed resumes at the same episode of an evaluation."""
 
 import json
 import shutil
@@ -56,7 +56,7 @@ def test_control_c_says_how_to_resume(tmp_path, monkeypatch, capsys):
 
 @pytest.fixture
 def played(monkeypatch):
-    """Seeds of the episodes that are begun; the one whose seed is set as `stop_at` stops all."""
+    """Seeds of the started episodes; the one whose seed is `stop_at` stops all."""
     reset = walk_env.WalkEnv.reset
 
     class Played(list):

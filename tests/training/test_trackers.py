@@ -129,7 +129,7 @@ def test_a_tracked_run_is_the_same_bit_for_bit_and_tracked_once(tmp_path, monkey
 
 
 def test_a_run_s_file_imports_no_tracker(tmp_path, capsys):
-    """Somebody else may have written it; the command that goes on names it."""
+    """Somebody else may have written it; the command that resumes names it."""
     path, run = written(tmp_path, {**test_trainers.SEARCH, "iterations": 1}), tmp_path / "run"
     command = partial(main, random_search.NAME)
     assert command(["--config", str(path), "--out", str(run)]) == 0

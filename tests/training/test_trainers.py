@@ -256,7 +256,7 @@ def arrays(outcome):
 
 @pytest.fixture
 def opened(tmp_path, monkeypatch):
-    """Gives how many environments were opened since it was last asked."""
+    """Return the number of environments opened since the last call."""
     file = tmp_path / "opened"
     monkeypatch.setenv(counted_env.COUNTS, str(file))
     file.write_text("")

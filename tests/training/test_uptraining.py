@@ -117,7 +117,7 @@ def test_what_else_differs_is_refused(kind, changes, sentence, attempt, capsys):
 
 @pytest.mark.records
 def test_statistics_are_taken_over(attempt):
-    """Cloning goes on with what the first run normalised by."""
+    """Cloning continues with the statistics of the first run."""
     for kind in ("bc", "implicit"):
         _, exact = attempt(kind, f"{kind}-exact", "iterations=1")
         fewer = ["demos_used=3"] if kind == "implicit" else ["expert_episodes=2", "seed=9"]

@@ -29,7 +29,7 @@ def video_of(tmp_path, name, *more):
 
 
 class Kept:
-    """A policy that keeps what it is told of each image."""
+    """A policy that stores its observations."""
 
     def __init__(self, masks):
         self.masks = masks
@@ -213,7 +213,7 @@ def headless(monkeypatch):
 
 
 def shown_of(env, windows, human=False):
-    """The window after a step of a policy of no account, and the frame that a film would have."""
+    """The window after a step of some policy, and the same frame of a video."""
     observation, _ = env.reset(seed=3)
     if human:  # as with its own window, which needs a display
         env.unwrapped.render_mode = "human"

@@ -1,4 +1,4 @@
-"""An environment of which nothing is known: numbers alone, choices, no frames a second."""
+"""An environment without a description: numbers, discrete actions, no frame rate."""
 
 import gymnasium
 import numpy as np

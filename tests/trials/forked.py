@@ -1,4 +1,4 @@
-"""A command in a process of its own that already has every module: quick, and watched."""
+"""A command in a separate process that already has every module: fast, and monitored."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Verdict(NamedTuple):
     err: str
 
     def faults(self) -> list[str]:
-        """What no input may bring about, in words; none of it for a good command.
+        """Errors that no input may cause, in words; empty for a good command.
 
         A job that an input made long, and that is interrupted, has no fault.
         """

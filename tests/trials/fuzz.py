@@ -137,7 +137,7 @@ def overrides(chance: random.Random) -> Case:
 
 
 def a_checkpoint(chance: random.Random) -> Case:
-    """A bad checkpoint, walked with, measured, begun from or gone on with."""
+    """A bad checkpoint, evaluated, measured, started from or resumed."""
     folder = chance.choice(("run", "run", "clone"))
     path = Path(folder, "checkpoints", "000001.safetensors")
     path.write_bytes(malform.spoil_safetensors(path.read_bytes(), chance))
@@ -152,7 +152,7 @@ def a_checkpoint(chance: random.Random) -> Case:
 
 
 def a_run(chance: random.Random) -> Case:
-    """A run directory of which one text file is bad, gone on with or drawn."""
+    """A run directory with one bad text file, resumed or plotted."""
     path = Path("run", chance.choice(("config.yaml", "metrics.csv", "provenance.json")))
     path.write_text(malform.spoil_text(path.read_text(), chance))
     if chance.random() < 0.2:
@@ -161,7 +161,7 @@ def a_run(chance: random.Random) -> Case:
 
 
 def demonstrations(chance: random.Random) -> Case:
-    """A bad file of demonstrations, checked, gone on with or learned from."""
+    """A bad file of demonstrations, verified, resumed or cloned."""
     malform.spoil_hdf5(chance.choice(sorted(Path("demos").rglob("*.hdf5"))), chance)
     module = chance.choice(("verify", "demos", "bc"))
     if module == "verify":
@@ -176,7 +176,7 @@ def demonstrations(chance: random.Random) -> Case:
 
 
 def a_study(chance: random.Random) -> Case:
-    """A finished study of which one file is bad, gone on with or written anew."""
+    """A finished study with one bad file, resumed or recorded."""
     kinds = ("*.json", "*.json", "*.json", "*.yaml", "*.csv", "*.safetensors")
     path = chance.choice(sorted(Path("study").rglob(chance.choice(kinds))))
     if path.suffix == ".safetensors":
@@ -221,7 +221,7 @@ def chosen(folder: str, chance: random.Random) -> Path:
 
 
 def a_deployment(chance: random.Random) -> Case:
-    """An exported folder of which one file is bad, played or written anew."""
+    """An exported folder with one bad file, run or exported again."""
     spoil(chosen("exported", chance), chance)
     if chance.random() < 0.2:
         return Case("export", ["run", "--out", "exported", "--observations", "4"])
@@ -238,13 +238,13 @@ def a_record(chance: random.Random) -> Case:
 
 
 def a_search(chance: random.Random) -> Case:
-    """A finished search of which one file is bad, gone on with."""
+    """A finished search with one bad file, resumed."""
     spoil(chosen("search", chance), chance)
     return Case("search", [*SEARCH, "--out", "search"])
 
 
 def an_experiment(chance: random.Random) -> Case:
-    """An experiment of which a file, or a file of its images, is bad."""
+    """An experiment with a bad file, or with a bad file of images."""
     if chance.random() < 0.5:
         spoil(chosen("data", chance), chance)
         return Case("experiments", [*IMAGES, "--out", "made"])

@@ -36,7 +36,7 @@ STUDY = {
 
 
 class Job(NamedTuple):
-    """A command, and how it is gone on with in its directory."""
+    """A command, and how it is resumed in its directory."""
 
     name: str
     begin: Callable[[Path], list[str]]

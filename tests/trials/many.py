@@ -1,4 +1,4 @@
-"""The command line of a trial: many cases from a seed, each in a folder of its own."""
+"""The command line of a trial: many cases from a seed, each in a separate folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Environments that break one rule at a time against every command that plays one.
+"""Environments that break one rule at a time against every command that runs one.
 
     python -m tests.trials.odd_envs --count 200 --seed 0 --out odd
 

@@ -1,4 +1,4 @@
-"""ONNX files of which one protobuf field is another, against the check and ONNX Runtime.
+"""ONNX files with one changed protobuf field, against the check and ONNX Runtime.
 
     python -m tests.trials.onnx_fields --count 500 --seed 0 --out models
 

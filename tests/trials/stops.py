@@ -56,7 +56,7 @@ EXPERIMENT = ["listops", "--quick", "--variants", "FAVOR+", "--set", "seeds=[0]"
 
 
 def jobs() -> dict[str, Job]:
-    """The jobs by name; a trainer goes on with --resume where its run has a configuration."""
+    """The jobs by name; a trainer resumes with --resume if its run has a configuration."""
 
     def job(name: str, module: str, *words: str, resumes: bool = False, out: str = "--out") -> Job:
         def begin(folder: Path) -> list[str]:
