@@ -22,7 +22,7 @@ class Footholds:
     legs: int
     """How many."""
     actions: int
-    """Numbers of an action."""
+    """Count of the numbers in an action."""
     forward: tuple[int, ...]
     """Indices of the legs' forward offsets, one per leg."""
     speed: int

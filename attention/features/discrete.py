@@ -35,8 +35,9 @@ class DiscreteFeatures(FeatureMap):
     Args:
         dim, num_features: d and m.
         kernel, seed, heads, dtype, device: as in `MapOptions`.
-        projection: explicit integers (m, d), shared by all heads, or (heads, m, d), which `fit`
-            does not change, nor their parameter; or "iid". The default "orthogonal" of other maps
+        projection: explicit integers (m, d), shared by all heads, or (heads, m, d), in which case
+        `fit` changes neither them nor the parameter; or "iid". The default "orthogonal" of other
+        maps
             is treated as "iid".
         parameter: parameter of the distribution, a number or (heads,). None is the optimum for unit
             vectors with equal entries until `fit` sets it; `fit` does not change a given parameter.

@@ -15,9 +15,9 @@ class CommonOptions(TypedDict, total=False):
     """Number of heads, each with its vectors, for inputs (..., heads, L, d). Default None: one set
     for all inputs."""
     dtype: torch.dtype | None
-    """That of the random vectors; default: PyTorch's, or that of an explicit tensor."""
+    """dtype of the random vectors; default: PyTorch's, or that of an explicit tensor."""
     device: torch.device | str | None
-    """That of the random vectors; default: PyTorch's, or that of an explicit tensor."""
+    """Device of the random vectors; default: PyTorch's, or that of an explicit tensor."""
 
 
 class VectorOptions(CommonOptions, total=False):

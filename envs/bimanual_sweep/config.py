@@ -21,11 +21,11 @@ class SweepCameraConfig:
     """One colour camera, fixed beside or above the table; z is up in its image."""
 
     eye_m: tuple[float, float, float] = (-1.02, 0.0, 1.02)
-    """Where the camera is ..."""
+    """Position of the camera."""
     target_m: tuple[float, float, float] = (0.0, 0.0, 0.02)
-    """... the point that it looks at ..."""
+    """Point that the camera looks at."""
     fov_deg: float = Field(default=47.0, gt=5, lt=120)
-    """... and its field of view over the image's height, degrees."""
+    """Field of view over the image's height, degrees."""
     height_px: int = Field(default=250, ge=16, le=1000)
     """Rows of the image; pixels are square."""
     width_px: int = Field(default=250, ge=16, le=1000)
@@ -75,9 +75,9 @@ class BimanualSweepConfig:
     table_m: tuple[float, float] = (1.1, 1.1)
     """Size of the table along x and y; its middle is (0, 0)."""
     bowl_x_m: float = Field(default=0.40, gt=0, le=10)
-    """The bowls stand at (+-x, 0) ..."""
+    """Distance x of the bowls from the middle: they stand at (+-x, 0)."""
     bowl_jitter_m: float = Field(default=0.02, ge=0, le=10)
-    """... each moved by up to this in x and in y."""
+    """Largest displacement of each bowl in x and in y."""
     bowl_base_radius_m: float = Field(default=0.10, gt=0, le=10)
     """Radius of a bowl's floor."""
     bowl_rim_radius_m: float = Field(default=0.135, gt=0, le=10)
@@ -87,7 +87,7 @@ class BimanualSweepConfig:
     bowl_plate_m: float = Field(default=0.006, ge=0.002, le=0.02)
     """Thickness of a bowl's wall; its floor is twice as thick."""
     start_jitter_m: float = Field(default=0.03, ge=0, le=0.1)
-    """The tools start at (0, +-0.30, 0.20), each moved by up to this along every axis."""
+    """Largest displacement of each tool's start from (0, +-0.30, 0.20) along every axis."""
     blade_width_m: float = Field(default=0.20, ge=0.05, le=10)
     """Width of the left blade, inside its walls."""
     blade_clearance_m: float = Field(default=0.010, ge=0.002, le=10)
@@ -105,7 +105,7 @@ class BimanualSweepConfig:
     handle_m: float = Field(default=0.12, gt=0, le=10)
     """Length of the vertical handle between blade and arm."""
     arm_distance_m: float = Field(default=0.57, gt=0, le=10)
-    """The arms stand at (0, +-this)."""
+    """Distance of the arms from the middle: they stand at (0, +-this)."""
     step_m: float = Field(default=0.04, gt=0, le=0.1)
     """Largest change of a target coordinate in a decision."""
     step_rad: float = Field(default=0.2, gt=0, le=0.5)
@@ -117,11 +117,11 @@ class BimanualSweepConfig:
     images: bool = True
     """Whether images are rendered; without, `rgb` is black."""
     camera_eye_m: tuple[float, float, float] = (-1.02, 0.0, 1.02)
-    """Where the camera is ..."""
+    """Position of the camera."""
     camera_target_m: tuple[float, float, float] = (0.0, 0.0, 0.02)
-    """... the point that it looks at ..."""
+    """Point that the camera looks at."""
     camera_fov_deg: float = Field(default=47.0, gt=5, lt=120)
-    """... and its field of view, degrees."""
+    """Field of view, degrees."""
     extra_cameras: dict[str, SweepCameraConfig] = field(default_factory=dict)
     """Further cameras by name, small letters, digits and _: `rgb_NAME` is the image of each."""
 

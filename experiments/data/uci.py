@@ -28,9 +28,9 @@ class Source(RemoteFile):
     label: int = -1
     """Column of the label."""
     categorical: Sequence[int] = ()
-    """Columns that are one-hot encoded; counted without the label's, as the next."""
+    """Indices of one-hot encoded columns, counted without the label's column."""
     dropped: Sequence[int] = ()
-    """Columns that are left out."""
+    """Indices of omitted columns, counted in the same way."""
     regression: bool = False
     """The label is a number, not a class."""
 

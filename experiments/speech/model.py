@@ -31,7 +31,7 @@ class StringSettings:
     most_digits: int = Field(default=7, ge=1, le=100)
     """Greatest number of digits of a string."""
     most_silence_ms: int = Field(default=150, ge=0, le=10_000)
-    """Before each digit and at the end, drawn from none to this."""
+    """Longest silence before each digit and at the end; it is drawn from 0 to this."""
     least_snr_db: float = Field(default=0.0, ge=-100, le=100)
     """Power of the string over that of white noise."""
     most_snr_db: float = Field(default=10.0, ge=-100, le=100)

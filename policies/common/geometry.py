@@ -28,7 +28,7 @@ class Footholds:
 
     legs: int = 4
     actions: int = 9
-    """Numbers of an action."""
+    """Count of the numbers in an action."""
     forward: tuple[int, ...] = (0, 1, 2, 3)
     """Indices of the legs' forward offsets in the action."""
     speed: int = 8

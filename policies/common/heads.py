@@ -50,7 +50,7 @@ class Head(Protocol):
 
     size: int
     coded: int
-    """Numbers of an action as `code` gives it."""
+    """Count of the numbers that `code` returns for an action."""
     judged: tuple[int, ...]
     """Index of the action's number for each choice of a decision, then for each mean."""
     described: str

@@ -59,8 +59,7 @@ class PlaceMemoryConfig(SeeingConfig):
     feature_map: ComponentName = "harmonic"
     """Features of places on the circle, of linear memory; of learned keys with none and gru too."""
     num_features: int = Field(default=26, ge=1)
-    """Number m of the feature map: of harmonic, the highest harmonic, which makes 2 m + 1
-    features."""
+    """Number m of the feature map; for harmonic, the highest harmonic, with 2 m + 1 features."""
     rule: Literal["sum", "delta"] = "sum"
     """Update of the linear memory: add tokens to the sums, or, by the delta rule, correct the value
     that is read at their place."""

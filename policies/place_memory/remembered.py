@@ -25,8 +25,8 @@ class RememberedGround(NamedTuple):
     left_m: NDArray[np.float32]
     """(rows,), rising and evenly apart; below 0 to the right."""
     shares: NDArray[np.float32]
-    """(rows, places): what the memory answers there, a share of holes from 0 to 1 but for the
-    errors of its feature map; about 0 where nothing was written."""
+    """(rows, places): output of the memory, a share of holes from 0 to 1 apart from the errors of
+    its feature map; about 0 where nothing was written."""
     seen: NDArray[np.bool_]
     """(rows, places): whether the camera sees it now."""
     feet_m: NDArray[np.float32]

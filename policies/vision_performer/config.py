@@ -88,8 +88,8 @@ class VisionPolicyConfig:
     """Widths of the head's hidden layers; the autoregressive head has such layers for each
     dimension."""
     negatives: int = Field(default=64, ge=1, le=2**16)
-    """Uniform actions against which each demonstrated one is compared; one set a dimension for the
-    autoregressive head."""
+    """Number of uniform actions that each demonstrated one is compared with; for the autoregressive
+    head, in each dimension."""
     action_noise: float = Field(default=0.005, ge=0, le=1e6)
     """Standard deviation of the noise on demonstrated actions, in units of the normalised action,
     which widens the minima of the energy so that a search finds them. Not for the explicit head."""

@@ -97,8 +97,8 @@ def test_merge_keys_bring_what_is_not_given(text, value):
         ("!!python/name:os.system x", "f: the tag !!python/name:os.system is not known"),
         ("a: 2026-01-01", "f: a: 2026-01-01 is a date, but a configuration holds plain"),
         ("a: [1, 1e400]", "f: a.1: 1e400 is too large for a number"),
-        (r'a: "\uD800"', "half a character, which is no text"),
-        (r'a: "b\0"', "holds a NUL or half a character"),
+        (r'a: "\uD800"', "or an incomplete character"),
+        (r'a: "b\0"', "holds a NUL or an incomplete character"),
         (r'a: "\U99999999"', "f is not valid YAML: "),
     ],
 )  # fmt: skip

@@ -25,11 +25,12 @@ class ImplicitBCConfig(JobConfig):
     updates: int = Field(default=100, ge=1, le=10**9)
     """Gradient steps a round."""
     batch_size: int = Field(default=64, ge=1, le=2**14)
-    """Frames a gradient step, over all devices together."""
+    """Frames per gradient step, over all devices together."""
     learning_rate: float = Field(default=1e-3, gt=0, le=1e6)
-    """Peak learning rate of AdamW; it falls along a cosine over the whole run ..."""
+    """Peak learning rate of AdamW; it falls along a cosine over the whole run to
+    `final_learning_rate`."""
     final_learning_rate: float = Field(default=1e-5, ge=0, le=1e6)
-    """... to this one."""
+    """Learning rate at the end of the run."""
     warm_up: int = Field(default=200, ge=0, le=10**9)
     """Gradient steps over which the learning rate rises to its peak."""
     weight_decay: float = Field(default=0.01, ge=0, le=1e6)
@@ -55,7 +56,7 @@ class ImplicitBCConfig(JobConfig):
     episodes: int = Field(default=4, ge=1, le=10**4)
     """Episodes of a closed-loop evaluation, on scenes that are in no demonstration."""
     readers: int = Field(default=1, ge=1, le=256)
-    """Threads that read frames ahead, each process its own."""
+    """Threads of each process that read frames ahead."""
     threads: int = Field(default=2, ge=1, le=1024)
     """Threads that a process computes with."""
     workers: int = Field(default=2, ge=1, le=4096)

@@ -38,7 +38,7 @@ class JobConfig:
     trainer: str = ""
     """Which trainer the file is for."""
     iterations: int = Field(default=100, ge=1, le=10**9)
-    """Rows of metrics.csv, and checkpoints."""
+    """Number of iterations, each with a row of metrics.csv and a checkpoint."""
     workers: int = Field(default=2, ge=1, le=4096)
     """Episodes run at the same time, each in a process; 1 uses this process."""
     seed: int = Field(default=0, ge=0, lt=2**63)

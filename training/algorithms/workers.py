@@ -60,7 +60,8 @@ class Outcome:
     episode: Episode
     statistics: policies.RunningStatistics
     observations: list[dict[str, np.ndarray]] = dataclasses.field(default_factory=list)
-    """At most `Task.kept` of the episode, spread evenly over it, by the names of their parts."""
+    """Observations of the episode, at most `Task.kept`, spread evenly over it, by the names of
+    their parts."""
 
 
 def get_parameters(policy: nn.Module) -> Tensor:

@@ -42,7 +42,7 @@ class StepCost:
     encode_flops: int | None = None
     """FLOPs of encoding the image; None for a policy without `encode`, or not measured."""
     encode_ms: float | None = None
-    """Median time of that, milliseconds, the image being on the device."""
+    """Median time of encoding the image, which is on the device, milliseconds."""
     attention_ms: float | None = None
     """Median time of what `attention` counts, milliseconds: the feature maps of all attention
     layers, with their queries, keys and values given; None without such layers."""

@@ -43,8 +43,8 @@ class Episode:
     success: bool | None
     """`info["success"]` at the end; None for environments without it."""
     outcomes: dict[str, float]
-    """What the environment's description says that an episode is judged by, by name: those that
-    `info` holds at the end; of an event 1.0 or 0.0."""
+    """Outcomes of the environment's description, by name, as far as `info` holds them at the end;
+    1.0 or 0.0 for events."""
     info: dict[str, Any] = field(repr=False)
     """The last `info` of the environment, with `success_once` where it succeeded for a while, but
     not at the end."""

@@ -145,12 +145,12 @@ class Cost:
     latency_ms: Finite
     parameters: Count
     p50_ms: Finite | None = None
-    """Median time of an episode's decisions, of CPU time on a CPU; None where it was not measured
-    yet, as the following."""
+    """Median time of the decisions of an episode (CPU time on a CPU); None if not measured yet, as
+    in the following fields."""
     p99_ms: Finite | None = None
     """The time that 99 of 100 decisions do not exceed."""
     state: Count | None = None
-    """Numbers that are carried to the next decision."""
+    """Size of the recurrent state."""
 
 
 @checked_dataclass(frozen=True, config=State)

@@ -150,9 +150,9 @@ class Trial:
     run: Path
     settings: dict[str, Any]
     value: float
-    """NaN where it has none."""
+    """Value of the trial; NaN if it has none."""
     reason: str = ""
-    """Why it has none."""
+    """Reason for a missing value."""
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class FrameSet:
         return len(self._demo)
 
     def read(self, indices: Indices) -> "Batch":
-        """Frames by their place in the sequence."""
+        """Frames by their index in the sequence."""
         spec = self._reader.recording.observation["rgb"]
         rgb = np.empty((len(indices), *spec.shape), spec.dtype)
         for row, index in enumerate(indices):

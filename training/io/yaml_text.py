@@ -200,7 +200,7 @@ def _scalar(kind: str, text: str) -> Any:
     sentence for one that is ambiguous, not of the kind, or too large."""
     if kind in ("str", "merge"):
         if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
-            raise ValueError(f"{text[:40]!r} holds a NUL or half a character, which is no text")
+            raise ValueError(f"{text[:40]!r} holds a NUL or an incomplete character")
         return text
     if _PLAIN["ambiguous"].fullmatch(text):
         raise ValueError(_advice(text))
