@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.geometry import Geometry
+from policies.common.geometry import observed_poses
 
 _SAME = 1e-5
 
@@ -27,7 +28,7 @@ def described(geometry: Geometry | None) -> list[dict[str, Any]]:
                     "position_m": _rounded(place_m),
                     **_pinhole(own),
                     "moves": key in geometry.moving,
-                    "pose_told_by": geometry.told_poses,
+                    "pose_told_by": observed_poses(geometry),
                 }
             )
     return found

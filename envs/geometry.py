@@ -5,7 +5,7 @@ feet are built from it, and from nothing else of the environment. See `Geometry`
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,12 +75,18 @@ class Geometry:
     moving: tuple[str, ...] = ()
     """Keys of images whose cameras move between episodes: rays and positions are those of the
     present episode, and a policy that is built once must not rely on them."""
-    told_poses: str | None = None
+    observed_poses: str | None = None
     """Key of the observation that holds the pose of each camera, in their order, six numbers each:
     optical centre (x, y, z), metres; pitch below forward, yaw and roll, radians. It may be wrong.
     None where no pose is observed."""
     footholds: Footholds | None = None
     """None if actions do not place feet."""
+    told_poses: InitVar[str | None] = None
+    """Former name of `observed_poses`."""
+
+    def __post_init__(self, told_poses: str | None) -> None:
+        if told_poses is not None:
+            object.__setattr__(self, "observed_poses", told_poses)
 
 
 @dataclass(frozen=True)

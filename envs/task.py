@@ -8,7 +8,7 @@ its reward and, if `info` has it, `success`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import InitVar, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -137,7 +137,7 @@ class Task:
     """Description of a step's reward."""
     expert: bool = False
     """Whether the environment has `expert_action()`."""
-    picture: str | None = None
+    camera_image: str | None = None
     """Key of the camera image that videos show beside its attention overlay, in place of an outside
     view; None: the outside view, with the policy's input images inset."""
     shown: tuple[float, float] | None = None
@@ -145,8 +145,12 @@ class Task:
     bounds of the space."""
     edges: DepthEdges | None = None
     """Relevant parts of the depth images; None if they are not known."""
+    picture: InitVar[str | None] = None
+    """Former name of `camera_image`."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, picture: str | None) -> None:
+        if picture is not None:
+            object.__setattr__(self, "camera_image", picture)
         if ":" in self.env_id or not self.env_id:
             raise ValueError(f"env_id must be a Gymnasium id without module, got {self.env_id!r}")
         config = getattr(self.settings, "__pydantic_config__", {})

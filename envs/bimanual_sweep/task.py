@@ -47,7 +47,7 @@ TASK = Task(
     success="places every ball, which counts as success,",
     reward="fraction in bowls",
     expert=True,
-    picture="rgb",
+    camera_image="rgb",
 )
 
 register(TASK, "envs.bimanual_sweep.env:BimanualSweepEnv")

@@ -176,6 +176,6 @@ def _geometry(config: SteppingStonesConfig, chosen: Mapping[str, CameraConfig]) 
         cameras=keys,
         image_scaling=dict.fromkeys(keys, _SCALING_M),
         moving=tuple(key for key in keys if config.draws_poses and "front" in keys[key]),
-        told_poses=_POSE if config.camera_pose_told else None,
+        observed_poses=_POSE if config.camera_pose_told else None,
         footholds=footholds if config.action_legs == "all" else None,
     )

@@ -54,7 +54,7 @@ def jobs(study: str, wanted: Sequence[str]) -> dict[str, BCConfig]:
             found[variant.name] = job
     for name in wanted:
         if name not in found:
-            raise UserError(f"--arms must be of {', '.join(found)}, got {name}")
+            raise UserError(f"--variants must be of {', '.join(found)}, got {name}")
     return {name: found[name] for name in found if not wanted or name in wanted}
 
 
@@ -98,7 +98,7 @@ def measure(arguments: Arguments) -> Rows:
         raise UserError(f"--walks must be at least 2, one of them held out, got {arguments.walks}")
     widths_m = WIDTHS_M[1::2] if arguments.quick else WIDTHS_M
     updates = min(arguments.updates, 20) if arguments.quick else arguments.updates
-    variants = jobs(arguments.study, arguments.arms)
+    variants = jobs(arguments.study, arguments.variants)
     if not variants:
         raise UserError(f"{arguments.study} has no variant with linear memory of given places")
     data: dict[str, Demonstrations] = {}
@@ -128,7 +128,8 @@ def show(rows: Rows) -> Lines:
 main = figure.command(
     measure, show, draw,
     figure.option("--study", default=STUDY, help="default %(default)s"),
-    figure.option("--arms", nargs="+", default=[], metavar="ARM", help="default: all"),
+    figure.option("--variants", "--arms", nargs="+", default=[], metavar="VARIANT",
+                  dest="variants", help="default: all"),
     figure.option("--walks", type=positive, default=16, help="default %(default)s"),
     figure.option("--updates", type=positive, default=400, help="default %(default)s"),
 )  # fmt: skip

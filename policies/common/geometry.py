@@ -117,6 +117,13 @@ def moving_images(geometry: Geometry) -> tuple[str, ...]:
     return found
 
 
+def observed_poses(geometry: object) -> str | None:
+    """Key of the camera poses in the observation; None if they are not observed."""
+    former = getattr(geometry, "told_poses", None)
+    found: str | None = getattr(geometry, "observed_poses", former)
+    return found
+
+
 def yaw_rate_of(footholds: Footholds) -> int | None:
     """Index of the yaw rate in the action; None for a robot that walks straight ahead."""
     found: int | None = getattr(footholds, "yaw_rate", None)

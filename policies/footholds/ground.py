@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from attention.joining import joined
-from policies.common.geometry import Footholds, Geometry, moving_images, yaw_rate_of
+from policies.common.geometry import Footholds, Geometry, moving_images, observed_poses, yaw_rate_of
 from policies.common.observation import ImageInput, Observations
 from policies.place_memory.config import CUE
 
@@ -81,7 +81,7 @@ def place_plan(
                     f"place_memory needs {part} in the observation of a robot that turns, and the "
                     "geometry has none"
                 )
-    pose_key = getattr(geometry, "told_poses", None)
+    pose_key = observed_poses(geometry)
     for images in observations.image_parts if is_projected else ():
         if images.key not in geometry.rays or images.key not in geometry.positions_m:
             raise ValueError(

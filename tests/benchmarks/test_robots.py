@@ -156,12 +156,12 @@ def test_both_memories_walk_the_same_terrains(learned, tmp_path, capsys):
 @pytest.mark.records
 def test_losses_by_width(tmp_path, capsys):
     variant = "linear harmonic F = 11"
-    words = ["--walks", "2", "--updates", "6", "--arms", variant]
+    words = ["--walks", "2", "--updates", "6", "--variants", variant]
     (row,) = quick(place_memory_width, tmp_path, *words)
     assert row["arm"] == variant
     assert len(set(row["losses"])) == len(row["widths_m"]) == 3
     assert row["chosen_m"] in row["widths_m"]
-    error = "--arms must be of linear harmonic F = 53, "
+    error = "--variants must be of linear harmonic F = 53, "
     refused(place_memory_width.main, ["--arms", "no memory"], error, capsys)
     chosen = place_memory_width.chosen  # the widest that is as good
     assert chosen((0.02, 0.03, 0.04), (0.800, 0.807, 0.820)) == 0.03

@@ -100,7 +100,7 @@ def test_every_number_is_finite_and_in_its_space(world, env):
         if terminated or truncated:
             break
     assert env.has_wrapper_attr("expert_action") == task.expert
-    assert task.picture is None or task.picture in env.observation_space.spaces
+    assert task.camera_image in (None, *env.observation_space.spaces)
 
 
 def test_an_episode_depends_on_its_seed_alone(world, env):

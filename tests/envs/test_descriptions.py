@@ -1,12 +1,16 @@
 """Descriptions of environments: validation and discovery."""
 
+import types
+
 import gymnasium
 import pytest
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 import envs
+from envs.geometry import Geometry
 from envs.task import Outcome, Task
+from policies.common.geometry import observed_poses
 
 
 @dataclass(config=ConfigDict(extra="forbid"))
@@ -66,3 +70,10 @@ def test_words_of_an_outcome():
     assert [laps.mean_name, fell.mean_name] == ["laps_mean", "fell_rate"]
     assert metres.said("3.1") == "has a distance of 3.1 m"
     assert share.full_label == "share of balls in bowls"
+
+
+def test_former_names_of_fields_still_work():
+    assert Task(env_id="A-v0", picture="rgb").camera_image == "rgb"
+    assert Geometry({}, {}, {}, told_poses="poses").observed_poses == "poses"
+    former = types.SimpleNamespace(told_poses="poses")
+    assert observed_poses(former) == "poses"

@@ -102,7 +102,7 @@ def test_several_cameras_are_reported_in_order():
     straight_down = np.pi / 2
     expected = [[-0.092, 0, -0.105, straight_down, 0, 0], [0.197, 0, -0.115, np.radians(94), 0, 0]]
     np.testing.assert_allclose(told, expected, atol=1e-6)
-    assert (geometry.told_poses, geometry.moving) == ("camera_pose", ())
+    assert (geometry.observed_poses, geometry.moving) == ("camera_pose", ())
 
 
 def test_a_policy_that_is_built_on_the_geometry_refuses_cameras_that_move():

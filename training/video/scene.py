@@ -71,7 +71,7 @@ class Scene:
     def _key(self, policy: Policy, images: list[ImageInput]) -> str | None:
         """Key of the image that is shown as the frame; None if there is none."""
         if self._task is not None:
-            return self._task.picture
+            return self._task.camera_image
         alone = len(images) == 1 and images[0].layout == "HWC" and images[0].channels == 3
         return images[0].key if alone and hasattr(policy, "attention_map") else None
 
