@@ -10,7 +10,8 @@ from gymnasium import spaces
 from deploy.cameras import described
 from deploy.contract_file import FORMAT, VERSION
 from deploy.steps import NOISE, Step
-from envs.signals import ACTION
+from envs.signals import ACTION, Signal
+from policies.common.action_parts import ActionParts
 
 _MANY = 4096
 """Largest part for which bounds are listed element by element."""
@@ -88,7 +89,20 @@ def _input(key: str, space: Any, signals: list[dict[str, Any]], outside: str) ->
 
 
 def _output(space: Any, signals: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"name": ACTION, **_port(space), "signals": _of(ACTION, signals)}
+    found = _of(ACTION, signals)
+    if not found and isinstance(space, ActionParts):
+        found = _of(ACTION, [asdict(one) for one in _signals(space)])
+    return {"name": ACTION, **_port(space), "signals": found}
+
+
+def _signals(space: ActionParts) -> list[Signal]:
+    """Which numbers of an action are which part."""
+    found = []
+    for name, place in space.slices.items():
+        choices = [n for n in space.bins[place] if n]
+        what = f"{name}, one of {' x '.join(map(str, choices))} choices" if choices else name
+        found.append(Signal(ACTION, what, place.start, place.stop - place.start))
+    return found
 
 
 def _port(space: Any) -> dict[str, Any]:

@@ -192,12 +192,13 @@ def fitted(ports: Sequence[Port], observation: Any) -> dict[str, NDArray[Any]]:
 
 
 def _flat(value: Any, name: str = "") -> dict[str, Any]:
-    """Parts of an observation by their names."""
+    """Parts of an observation by their names, without text, which no model reads."""
     if isinstance(value, Mapping | tuple):
         named = value.items() if isinstance(value, Mapping) else enumerate(value)
         found: dict[str, Any] = {}
         for key, part in named:
-            found |= _flat(part, f"{name}.{key}" if name else str(key))
+            if not isinstance(part, str):
+                found |= _flat(part, f"{name}.{key}" if name else str(key))
         return found
     return {name or _WHOLE: value}
 

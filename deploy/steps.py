@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from deploy.search_noise import LEAST_NORMAL
 from policies import PlaceMemoryPolicy, VisionPerformerPolicy
+from policies.common.action_parts import ActionParts
 from policies.common.base_policy import SeeingPolicy
 from policies.common.observation import flat, parts_of
 from policies.common.recurrent_state import RecurrentState, flatten_state, unflatten_state
@@ -114,6 +115,9 @@ class Step(nn.Module):
                 action = action.round()
             low, high = (torch.from_numpy(np.array(v)).to(action) for v in (space.low, space.high))
             action = action.reshape(space.shape).clamp(low, high)
+            if isinstance(space, ActionParts):
+                choices = torch.tensor(space.bins, device=action.device) > 0
+                action = torch.where(choices, action.round(), action)
         return action.reshape(space.shape or ()).to(dtype)
 
     def example(self, observation: Any) -> dict[str, Tensor]:

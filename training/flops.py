@@ -44,6 +44,7 @@ from training.analysis.agents import (
     trained_in,
 )
 from training.analysis.step_cost import comparison, measure_all, table
+from training.collect.env_settings import requested
 from training.collect.environments import make_env
 from training.command.files import led_to, write_atomically
 from training.command.signals import exit_status
@@ -92,8 +93,9 @@ class _Target:
 
 
 def _targets_of(
-    given: str, env_id: str | None, overrides: list[str], variants: Mapping[str, list[str]]
-) -> list[_Target]:
+    given: str, env_id: str | None, overrides: list[str], variants: Mapping[str, list[str]],
+    own: list[str],
+) -> list[_Target]:  # fmt: skip
     """The policies for a command-line argument: one, or one per variant."""
     path = Path(given)
     if path.suffix in (".yaml", ".yml"):
@@ -113,7 +115,7 @@ def _targets_of(
         _Target(
             path.name or given,
             trained_in(given, trained.get("env_id", ""), env_id),
-            trained.get("env", {}),
+            requested(trained.get("env", {}), own),
             lambda env: checkpoint.load_policy(file, env)[0],
         )
     ]
@@ -195,7 +197,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     targets = [
         (given, target)
         for given in arguments.targets
-        for target in _targets_of(given, arguments.env, arguments.set, by_label)
+        for target in _targets_of(given, arguments.env, arguments.set, by_label, arguments.custom)
     ]
     names = [target.name for _, target in targets]
     subjects = {}

@@ -24,7 +24,8 @@ import torch
 
 import foveate_extras
 from training.analysis.agents import SCRIPTED, add_arguments, find_agents
-from training.collect.environments import ForeignId, make_env, step_s
+from training.collect.env_settings import ForeignId, foreign
+from training.collect.environments import make_env, step_s
 from training.collect.episode import Policy, run_episode
 from training.command.errors import UserError
 from training.command.files import lock, writing
@@ -104,7 +105,7 @@ def _demonstrations(arguments: Any, folder: Path) -> int:
     if rate is None:
         found = recording.env_id  # in a file that somebody else may have written
         env_id = arguments.env or (ForeignId(found) if ":" in found else found)
-        with make_env(env_id, recording.env) as env:
+        with make_env(env_id, foreign(recording.env)) as env:
             rate = _rate(env, None)
     metadata = {
         "source": "demonstrations", "env_id": recording.env_id, "env": recording.env,

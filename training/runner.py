@@ -25,7 +25,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 import policies
-from policies.common.observation import is_table, parts_of
+from policies.common.observation import is_table, leaves, parts_of
 from training.algorithms.devices import current_group
 from training.algorithms.feature_maps import announce, begin_from
 from training.algorithms.optimiser_state import optimiser_tensors, set_optimiser
@@ -161,7 +161,7 @@ class Algorithm(BaseAlgorithm, Generic[C]):
             self.policy: Any = _build(config.env_id, self.played.policy, self.env)
             self._load()
             if start is None and current_group().is_first:
-                _note_tables(self.env, getattr(self.played.policy, "layout", {}))
+                _note_parts(self.env, getattr(self.played.policy, "layout", {}))
             self.prepare()
             if start is not None:
                 self._resume(start)
@@ -406,11 +406,14 @@ def _with_former_layout(config: Any, env: gymnasium.Env, start: Checkpoint | Non
     return config if policy is config.policy else dataclasses.replace(config, policy=policy)
 
 
-def _note_tables(env: gymnasium.Env, layout: Mapping[str, str]) -> None:
-    """Print a note of each table of numbers that is not read as an image."""
+def _note_parts(env: gymnasium.Env, layout: Mapping[str, str]) -> None:
+    """Print a note of text that is left out, and each table that is not read as an image."""
     geometry = getattr(env.unwrapped, "geometry", None)
     known = {*layout, *(() if geometry is None else geometry.rays)}
-    for key, part in parts_of(env.observation_space):
+    read = dict(parts_of(env.observation_space))
+    if text := [key for key, _ in leaves(env.observation_space) if key not in read]:
+        print(f"note: {', '.join(text)} is text, which policies leave out", flush=True)
+    for key, part in read.items():
         if is_table(key, part) and key not in known:
             print(
                 f"note: {key} has {part.shape[0]} x {part.shape[1]} numbers, which are read as a "

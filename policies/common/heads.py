@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy, mse_loss, one_hot
 
+from policies.common.action_parts import ActionParts
 from policies.common.geometry import Footholds, yaw_rate_of
 from policies.footholds.head import OFFSETS, FootholdVotes, most_voted, two_bin_labels
 
@@ -140,6 +141,8 @@ class BoxHead:
         space, found = self._space, action.detach().cpu().double().numpy().reshape(self.shape)
         if np.issubdtype(space.dtype, np.integer):
             found = found.round()
+        if isinstance(space, ActionParts):
+            return space.rounded(found)
         # Rounding must not move an action beyond a bound.
         given: NDArray[Any] = np.clip(found, space.low, space.high).astype(space.dtype)
         return given
@@ -224,6 +227,18 @@ class BinnedHead(BoxHead):
     def explored(self, chosen: Tensor, numbers: Tensor) -> Tensor:
         values = [binned(chosen[:, i], count).to(numbers) for i, count in enumerate(self.bins)]
         return self.decoded(self.joined(values, numbers))
+
+
+class PartsHead(BinnedHead):
+    """Choices and numbers of an action of several parts, see `ActionParts`."""
+
+    def __init__(self, space: ActionParts, bins: int | tuple[int, ...] | None = None) -> None:
+        each = (bins,) * len(space.bins) if isinstance(bins, int) else bins
+        super().__init__(space, space.bins if each is None else each)
+        self._parts = space
+
+    def given(self, action: Tensor) -> Any:
+        return self._parts.nested(super().given(action))
 
 
 def binned(chosen: Tensor, count: int) -> Tensor:
@@ -341,12 +356,16 @@ def head_for(
     footholds: Footholds | None = None,
     bins: int | tuple[int, ...] | None = None,
 ) -> Head:
-    """The head for an action space; bins if there are any, otherwise votes for footholds if the
-    geometry has them.
+    """The head for an action space; bins if there are any, or choices among the parts of an action,
+    otherwise votes for footholds if the geometry has them.
 
     Raises:
         ValueError: for an action space that no head supports.
     """
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        return PartsHead(ActionParts(space), bins)
+    if bins is None and isinstance(space, ActionParts) and any(space.bins):
+        bins = space.bins
     if bins is not None:
         if not isinstance(space, spaces.Box):
             raise ValueError(f"bins must be null for actions that are no Box, got {space}")
@@ -364,6 +383,6 @@ def head_for(
     if isinstance(space, spaces.MultiBinary):
         return ChoiceHead(space, (2,) * math.prod(space.shape), 0)
     raise ValueError(
-        "action_space must be a Box that holds numbers, Discrete, MultiDiscrete or MultiBinary, "
-        f"got {space}"
+        "action_space must be a Box that holds numbers, Discrete, MultiDiscrete or MultiBinary, or "
+        f"a Dict or Tuple of such, got {space}"
     )

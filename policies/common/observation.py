@@ -3,7 +3,7 @@
 A Box of one dimension or none, Discrete, MultiDiscrete and MultiBinary are vectors, and so is a
 table, see `is_table`; another Box of two to four dimensions is images, see `layout_of`. Dict and
 Tuple spaces hold any number of either and may be nested: their parts are named "a.b". A space
-without parts is named "observation".
+without parts is named "observation". Text beside other parts is left out.
 
 Images are cropped, made grey, resized and scaled. The scale comes from the robot's geometry, the
 space's bounds or a setting; or from running statistics of each channel, which the policy's
@@ -196,8 +196,8 @@ def layout_of(shape: tuple[int, ...]) -> str:
 
 
 def flat(observation: Any) -> dict[str, NDArray[Any]]:
-    """An observation's parts by their names."""
-    return dict(_leaves(observation, ""))
+    """An observation's parts by their names, without text."""
+    return {key: part for key, part in leaves(observation) if not isinstance(part, str)}
 
 
 def _plain(part: Any) -> NDArray[Any]:
@@ -214,12 +214,14 @@ def copied(observation: Any) -> dict[str, NDArray[Any]]:
 
 
 def parts_of(space: gymnasium.Space[Any]) -> Iterator[tuple[str, Any]]:
-    """The parts of an observation space by their names."""
-    return _leaves(space, "")
+    """The parts of an observation space by their names, without text that is beside others."""
+    every = list(leaves(space))
+    is_text = [getattr(part.dtype, "kind", "") == "U" for _, part in every]
+    return (one for one, text in zip(every, is_text, strict=True) if not text or all(is_text))
 
 
-def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
-    """The parts of a nested observation, or of its space, by their names."""
+def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """The parts of a nested observation, or of its space, by their names, with text."""
     value = value.spaces if isinstance(value, spaces.Dict | spaces.Tuple) else value
     if isinstance(value, Mapping):
         named: Any = value.items()
@@ -229,7 +231,7 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
         yield key or _WHOLE, value
         return
     for name, part in named:
-        yield from _leaves(part, f"{key}.{name}" if key else str(name))
+        yield from leaves(part, f"{key}.{name}" if key else str(name))
 
 
 def _read(key: str, space: Any, layout: str | None, rays: Any) -> ImageInput | Vector:
@@ -244,7 +246,8 @@ def _read(key: str, space: Any, layout: str | None, rays: Any) -> ImageInput | V
     if not isinstance(space, spaces.Box) or (len(space.shape) > 4 and layout != "vector"):
         raise ValueError(
             "observation_space must be a Box of at most 4 dimensions, Discrete, MultiDiscrete or "
-            f"MultiBinary, or a Dict or Tuple of such, got {space} for {key}"
+            f"MultiBinary, or a Dict or Tuple of such, got {space} for {key}; of several parts "
+            f"observation_keys={{drop: [{key}]}} leaves it out"
         )
     shape = space.shape
     if layout is None and rays is None and is_table(key, space):

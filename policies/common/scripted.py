@@ -8,6 +8,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from policies.common.action_parts import ActionParts
+
 _COUNTED = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
@@ -72,7 +74,7 @@ class Random:
 
     Args:
         env: the environment to act in; its action space is a bounded Box, Discrete, MultiDiscrete,
-            MultiBinary, or a Tuple of such.
+            MultiBinary, or a Tuple or Dict of such.
         seed: seed of the generator.
 
     Raises:
@@ -81,7 +83,7 @@ class Random:
 
     def __init__(self, env: gymnasium.Env[Any, Any], seed: int = 0) -> None:
         if not _can_be_drawn(env.action_space):
-            others = ", Discrete, MultiDiscrete, MultiBinary or a Tuple of such"
+            others = ", Discrete, MultiDiscrete, MultiBinary or a Tuple or Dict of such"
             allowed = "" if isinstance(env.action_space, spaces.Box) else others
             raise ValueError(
                 f"the action space must be a bounded Box{allowed}, got {env.action_space}"
@@ -96,7 +98,8 @@ class Random:
     def act(self, observation: Any) -> Any:
         """An action drawn uniformly from the action space."""
         space = self._space
-        if isinstance(space, spaces.Box) and space.dtype.kind == "f":
+        is_plain = isinstance(space, spaces.Box) and not isinstance(space, ActionParts)
+        if is_plain and space.dtype.kind == "f":
             return self._rng.uniform(space.low, space.high).astype(np.float32)
         return space.sample()
 
@@ -104,5 +107,7 @@ class Random:
 def _can_be_drawn(space: spaces.Space[Any]) -> bool:
     if isinstance(space, spaces.Tuple):
         return all(map(_can_be_drawn, space.spaces))
+    if isinstance(space, spaces.Dict):
+        return all(map(_can_be_drawn, space.spaces.values()))
     bounded = isinstance(space, spaces.Box) and space.is_bounded()
     return bounded or isinstance(space, _COUNTED)

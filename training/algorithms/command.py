@@ -11,6 +11,7 @@ from typing import Any
 import envs
 from training.algorithms.registry import find_trainers, load_any_config, trainer_of
 from training.algorithms.trainer import JobConfig, Trainer, describe_job
+from training.collect import env_settings
 from training.command.errors import command_line
 from training.command.signals import exit_status, interrupted_status
 from training.io.config import ArgumentParser, UserError
@@ -145,7 +146,7 @@ def _print_done(trainer: Trainer, config: JobConfig, run: Path) -> None:
             (shlex.join(["tensorboard", "--logdir", str(run)]), "the curves"),
             (command_line(trainer.command, "--resume", run, "--set", *more), "train longer"),
         ]
-    custom = custom_names(config).values()
+    custom = [*custom_names(config).values(), *env_settings.custom(config.env)]
     print_next(config.iterations, run, config.env_id, *commands, custom=custom)
 
 

@@ -7,6 +7,7 @@ from pydantic.dataclasses import dataclass
 
 import envs
 from training.algorithms.trainer import STRICT, JobConfig, Trainer
+from training.collect.env_settings import split
 from training.io import config as configuration
 from training.io.config import UserError
 
@@ -146,7 +147,7 @@ def _check(config: ESConfig, source: str) -> None:
                 f"{source}: curriculum.{i} may hold {' and '.join(task.per_episode) or 'nothing'}, "
                 f"which an episode may change, got {', '.join(sorted(level))}"
             )
-        settings = {**config.env, **level}
+        settings = {**split(config.env)[0], **level}
         configuration.validate(task.settings, settings, source, f"curriculum.{i}.")
 
 

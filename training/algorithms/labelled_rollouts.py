@@ -22,6 +22,7 @@ from safetensors import SafetensorError
 from safetensors import torch as safetensors_torch
 from torch import Tensor
 
+from policies.common.action_parts import ActionParts
 from policies.common.observation import copied, parts_of
 from training.algorithms.workers import EpisodeTask, PolicyWorker
 from training.collect.episode import Episode, Policy
@@ -281,7 +282,13 @@ class _Recorder:
         self._noise = keep * self._noise + np.sqrt(1 - keep**2) * fresh
         half = (space.high.astype(np.float64) - space.low) / 2
         half = np.where(np.isfinite(half), half, 1.0)
-        return np.clip(action + half * self._noise, space.low, space.high).astype(space.dtype)
+        found = np.clip(action + half * self._noise, space.low, space.high).astype(space.dtype)
+        if not isinstance(space, ActionParts):
+            return found
+        space.seed(int(self._rng.integers(2**31)))
+        other = self._rng.random(space.shape) < task.disturbance
+        choices = np.where(other, space.sample(), action)
+        return np.where(np.array(space.bins) > 0, choices, found).astype(space.dtype)
 
 
 class PlayingWorker(PolicyWorker):

@@ -17,7 +17,7 @@ from pydantic.dataclasses import dataclass
 
 import envs
 import policies
-from training.collect import environments
+from training.collect import env_settings, environments
 from training.collect.callables import import_object
 from training.command.files import CONFIG, METRICS
 from training.io import config as configuration
@@ -162,7 +162,7 @@ SHORTHANDS = {
 
 _BEFORE: dict[str, Any] = {"fit_after": None}
 """Keys that earlier versions lack, and the values that mean what those versions did."""
-_OF_ENV = ("env", "curriculum", "episode_s")
+_OF_ENV = ("env", *env_settings.SETTINGS, "curriculum", "episode_s")
 """Keys that belong to one environment, and are ignored for another one."""
 _OF_PRESET = ("policy", "searcher")
 """Further keys of a shipped file that are ignored for another environment; the searcher unless a
@@ -191,6 +191,8 @@ def load_job(cls: type[T], path: str | Path, overrides: Overrides) -> T:
     if _another_kind(data, changes):
         data = {key: value for key, value in data.items() if key not in _OF_POLICY}
     where = source(path, overrides)
+    _move(data, str(path))
+    _move(changes, "--set")
     _admit([changes] if of_run else [data, changes], where)
     names = partial(_names, cls)
     before = copy.deepcopy(data.get("env"))
@@ -212,13 +214,24 @@ def resolved(cls: type[Any], data: dict[str, Any], source: str) -> dict[str, Any
 def _completed(cls: type[T], config: T, source: str) -> T:
     """The configuration with every default of its environment and its shorthands filled in."""
     data = configuration.dump(config)
-    settings = _settings(data["env_id"])
+    settings, (own, around) = _settings(data["env_id"]), env_settings.split(data["env"])
     if settings is not None:
         names = _names(cls, data)
-        env = configuration.validate(settings, data["env"], source, "env.", names)
-        data["env"] = configuration.dump(env)
+        own = configuration.dump(configuration.validate(settings, own, source, "env.", names))
+    try:
+        data["env"] = env_settings.normal({**own, **around})
+    except UserError as error:
+        raise UserError(f"{source}: {error}") from None
     configuration.fill_shorthands(data, SHORTHANDS, source)
     return configuration.validate(cls, data, source)
+
+
+def _move(data: dict[str, Any], where: str) -> None:
+    """Put the top-level keys of `env_settings` into `env`, in place."""
+    keys = {key: f"env.{key}" for key in env_settings.SETTINGS if data.get(key) is not None}
+    configuration.fill_shorthands(data, keys, where)
+    for key in env_settings.SETTINGS:
+        data.pop(key, None)
 
 
 def _another_kind(data: dict[str, Any], changes: dict[str, Any]) -> bool:
@@ -266,7 +279,7 @@ def is_of_run(path: str | Path) -> bool:
 
 def _names(cls: type[Any], data: dict[str, Any]) -> list[str]:
     settings = _settings(str(data.get("env_id", getattr(cls, "env_id", ""))))
-    names = configuration.keys(cls)
+    names = [*configuration.keys(cls), *env_settings.SETTINGS]
     return names if settings is None else names + configuration.keys(settings, "env.")
 
 
@@ -285,4 +298,5 @@ def missing_keys(cls: type[JobConfig], known: Collection[str]) -> dict[str, Any]
 def describe_job(cls: type[Any]) -> str:
     """Every field for --help, and those of its default environment: key, default, type, unit."""
     env = configuration.describe(_settings(cls.env_id), "env.")
-    return f"{configuration.describe(cls)}\n{env}"
+    around = "\n".join(f"  {key}: {what}" for key, what in env_settings.SETTINGS.items())
+    return f"{configuration.describe(cls)}\n{around}\n{env}"

@@ -5,8 +5,11 @@ import copy
 import dataclasses
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast, get_args
 
 import gymnasium
@@ -20,6 +23,7 @@ from training.analysis.constant import action_of, best_constant
 from training.collect import environments
 from training.collect.callables import as_policy, import_object, is_import_path
 from training.collect.checked import EnvironmentFault
+from training.collect.env_settings import requested
 from training.collect.environments import make_env
 from training.collect.episode import Policy
 from training.collect.seeds import EVALUATION_SEEDS_FROM
@@ -126,7 +130,8 @@ def add_arguments(
     text = "setting of the environment, as in --set gap_m=[0.15,0.25] or --set balls=40"
     parser.add_argument("--set", **KEY_VALUES, help=text)
     text = (
-        "custom policy, controller or feature map that the policy's file names; what is neither "
+        "custom policy, controller, feature map, wrapper or registration that the policy's file "
+        "names; what is neither "
         "named here nor an entry point of an installed package is not imported"
     )
     parser.add_argument("--custom", "--own", **COMPONENTS, help=text)
@@ -157,6 +162,10 @@ def admitted(name: str) -> str:
     """Import a custom component by name, for argparse."""
     from policies.common.plugins import admit_name  # imported late because --help does not need it
 
+    with suppress(Exception):  # the sentence comes from below
+        found = import_object(name) if ":" in name else import_module(name)
+        if isinstance(found, ModuleType) or issubclass(found, gymnasium.Wrapper):
+            return name
     try:
         admit_name(name, "--custom")
     except ValueError as error:
@@ -249,7 +258,7 @@ def find_agents(
         trained = checkpoint.load(path).config
         own_env = trained.get("env_id", environments.DEFAULT)
         named = trained_in(file, own_env, env_id)
-        own_settings = environments.embodiment(named, trained.get("env", {}))
+        own_settings = requested(environments.embodiment(named, trained.get("env", {})), own)
         settings = _changed(named, own_settings, changes)
         name, custom = _name(file, path), tuple(own)
         agents.append(Agent(name, named, settings, path, device, repair, own=custom, force=force))

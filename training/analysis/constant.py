@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from policies.common.action_parts import ActionParts
 from policies.common.scripted import Constant
 from training.collect.episode import run_episode
 from training.collect.seeds import VALIDATION_SEEDS_FROM
@@ -53,6 +54,9 @@ def best_constant(env: gymnasium.Env[Any, Any]) -> Any:
 def candidates(space: gymnasium.Space[Any]) -> list[Any]:
     """Constant actions to try, as plain numbers: all choices where they are few, else some; of a
     Box the action nearest to 0, and extremes. Empty for other spaces."""
+    if isinstance(space, ActionParts):
+        whole = space.whole
+        return [space.joined(action_of(whole, one)).tolist() for one in candidates(whole)]
     found = list(itertools.islice(_of(space), _MOST + 1))
     if len(found) <= _MOST:
         return found
@@ -64,6 +68,8 @@ def action_of(space: gymnasium.Space[Any], plain: Any) -> Any:
     """The action of plain numbers."""
     if isinstance(space, spaces.Tuple):
         return tuple(map(action_of, space.spaces, plain))
+    if isinstance(space, spaces.Dict):
+        return {key: action_of(one, plain[key]) for key, one in space.spaces.items()}
     return np.array(plain, space.dtype)[()]
 
 
@@ -89,6 +95,9 @@ def _of(space: gymnasium.Space[Any]) -> Iterator[Any]:
     elif isinstance(space, spaces.MultiBinary):
         for one in itertools.product((0, 1), repeat=int(np.prod(space.shape))):
             yield np.reshape(one, space.shape).tolist()
+    elif isinstance(space, spaces.Dict):
+        for one in _of(spaces.Tuple(tuple(space.spaces.values()))):
+            yield dict(zip(space.spaces, one, strict=True))
     elif isinstance(space, spaces.Tuple):
         if all(next(_of(one), None) is not None for one in space.spaces):
             yield from itertools.product(*(list(itertools.islice(_of(s), 8)) for s in space.spaces))
@@ -129,4 +138,6 @@ def _limits(space: spaces.Box) -> tuple[Any, Any]:
 def _plain(action: Any) -> Any:
     if isinstance(action, tuple):
         return tuple(map(_plain, action))
+    if isinstance(action, dict):
+        return {key: _plain(one) for key, one in action.items()}
     return np.asarray(action).tolist()

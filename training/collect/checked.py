@@ -24,9 +24,9 @@ from training.command.errors import UserError, shown
 _LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 _OBSERVATION = "the observation"
 _SUCCESS = (SUCCESS, "is_success")
+"""Keys of `info` that may say whether an episode succeeded; the first has precedence."""
 TERMS = "reward_terms"
 """Key of `info` with the terms of a reward, and attribute of the environment that declares them."""
-"""Keys of `info` that may say whether an episode succeeded; the first has precedence."""
 
 
 class EnvironmentFault(UserError):
@@ -144,6 +144,8 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
     def get_wrapper_attr(self, name: str) -> Any:
         """An attribute of the environment; `expert_action` is checked like all values."""
         found = super().get_wrapper_attr(name)
+        if name == "expert_action":
+            check_expert(found, self.env)
         return partial(self._expert_action, found) if name == "expert_action" else found
 
     def _expert_action(self, function: Callable[[], Any]) -> Any:
@@ -281,6 +283,16 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
 def checked(make: Callable[[], gymnasium.Env[Any, Any]]) -> gymnasium.Env[Any, Any]:
     """A checked environment that `make_env` did not create."""
     return Checked(make())
+
+
+def check_expert(expert: Any, env: gymnasium.Env[Any, Any]) -> None:
+    """Raise UserError if the expert is the environment's own, and wrappers change its actions."""
+    own = env.unwrapped.action_space
+    if getattr(expert, "__self__", None) is env.unwrapped and env.action_space != own:
+        raise UserError(
+            f"{envs.name_of(env)} has an expert for the actions {own}, and its wrappers take "
+            f"{env.action_space}: leave out those that change actions"
+        )
 
 
 def _are_numbers(terms: Any) -> bool:

@@ -6,26 +6,24 @@ command line, their configuration, or Python.
 """
 
 import importlib
-import inspect
 import math
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
+from gymnasium import spaces
 from gymnasium.envs.registration import load_env_creator
 
 import envs
+from training.collect import env_settings, tuples
 from training.collect.checked import Checked, reason
+from training.collect.env_settings import ForeignId
 from training.command.errors import UserError
 from training.io import config
 
 DEFAULT = envs.STEPPING_STONES
 """Environment of scripted policies where `--env` is not given."""
-
-
-class ForeignId(str):
-    """An environment id from an untrusted file, whose author must not choose what is imported."""
 
 
 def find_task(env_id: str) -> envs.Task | None:
@@ -50,10 +48,10 @@ def same(env_id: str, other: str) -> bool:
 
 
 def make_env(env_id: str, settings: dict[str, Any], **extra: Any) -> gymnasium.Env:
-    """`gymnasium.make` with this project's environments registered, everything that comes from it
-    checked.
+    """`gymnasium.make` with this project's environments registered, in the wrappers of
+    `training.collect.env_settings`, everything that comes from it checked.
 
-    Raises UserError if it fails, or if an untrusted id would import a module.
+    Raises UserError if it fails, or if an untrusted file would import a module.
     """
     module = env_id.partition(":")[0]
     if isinstance(env_id, ForeignId) and module not in sys.modules:
@@ -61,31 +59,43 @@ def make_env(env_id: str, settings: dict[str, Any], **extra: Any) -> gymnasium.E
             f"cannot make the environment env_id = {str(env_id)!r} of a checkpoint: it would "
             f"import {module}, which only --env or your configuration may request"
         )
+    own, around = env_settings.split(settings)
     try:
+        if around:
+            from training.collect import wrappers  # late, as it loads PyTorch
+
+            wrappers.register(around)
         if ":" in env_id:
             importlib.import_module(module)
-        given = _with_tuples(env_id, settings)
-        return Checked(gymnasium.make(env_id, disable_env_checker=True, **given, **extra))
+        env = gymnasium.make(env_id, disable_env_checker=True, **_fitted(env_id, own), **extra)
+        if around or isinstance(env.action_space, spaces.Dict | spaces.Tuple):
+            from training.collect import wrappers
+
+            env = wrappers.wrapped(env, around, env_id)
+        return Checked(env)
+    except UserError:
+        raise
     except Exception as error:  # a constructor can raise anything
         raise UserError(
-            f"cannot make the environment env_id = {str(env_id)!r}: {reason(error)}"
+            f"cannot make the environment env_id = {str(env_id)!r}: {reason(error)}{_hint(error)}"
         ) from None
 
 
-def _with_tuples(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings with lists, the only sequences of YAML, converted to tuples where the
-    environment's value is a tuple."""
+def _hint(error: Exception) -> str:
+    unknown = gymnasium.error.NameNotFound | gymnasium.error.NamespaceNotFound
+    if not isinstance(error, unknown):
+        return ""
+    return "; a package that registers it is imported by env_id = PACKAGE:ID or env_register"
+
+
+def _fitted(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings with a tuple in place of a list where the environment takes tuples."""
     spec = gymnasium.registry.get(env_id.rpartition(":")[2])
-    if spec is None or not any(isinstance(value, list) for value in settings.values()):
+    if spec is None or not any(isinstance(value, list | dict) for value in settings.values()):
         return settings
     entry = spec.entry_point
     creator = load_env_creator(entry) if isinstance(entry, str) else entry
-    parameters = inspect.signature(creator).parameters if creator else {}
-    own = {key: one.default for key, one in parameters.items()} | spec.kwargs
-    return {
-        key: tuple(value) if isinstance(value, list) and isinstance(own.get(key), tuple) else value
-        for key, value in settings.items()
-    }
+    return tuples.with_tuples(creator, settings, spec.kwargs)
 
 
 def step_s(env: gymnasium.Env, unknown: float = math.nan) -> float:
@@ -110,8 +120,10 @@ def resolved(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:
 
     Raises UserError for an unknown setting or one out of its range.
     """
-    known = settings_class(env_id)
-    return settings if known is None else config.dump(config.validate(known, settings, env_id))
+    known, (own, around) = settings_class(env_id), env_settings.split(settings)
+    if known is not None:
+        own = config.dump(config.validate(known, own, env_id))
+    return env_settings.normal({**own, **around})
 
 
 def check_effect(env_id: str, changes: Any, before: Any, after: dict[str, Any]) -> None:
@@ -127,7 +139,8 @@ def check_effect(env_id: str, changes: Any, before: Any, after: dict[str, Any]) 
     known = settings_class(env_id)
     if known is None or not changes:
         return
-    found, earlier = config.validate(known, after, env_id), completed(env_id, before or {})
+    own, _ = env_settings.split(after)
+    found, earlier = config.validate(known, own, env_id), completed(env_id, before or {})
     for name, other in getattr(found, "without_effect", {}).items():
         given = _at(changes, name)
         if given is not None and _at(after, name) != _at(earlier, name):
@@ -159,7 +172,8 @@ def embodiment(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:
     task = find_task(env_id)
     if task is None or task.settings is None:
         return dict(settings)
-    return {key: value for key, value in settings.items() if key in task.embodiment}
+    kept = {*task.embodiment, *env_settings.SETTINGS}
+    return {key: value for key, value in settings.items() if key in kept}
 
 
 def other_robot(
@@ -182,7 +196,8 @@ def other_robot(
 
 def describe() -> str:
     """Every setting of every environment for --help: key, default, type, unit."""
-    return "\n\n".join(
+    around = "\n".join(f"  {key}: {what}" for key, what in env_settings.SETTINGS.items())
+    return f"settings of any environment for --set:\n{around}\n\n" + "\n\n".join(
         f"settings of {task.env_id} for --set, with defaults and ranges:\n"
         f"{config.describe(task.settings)}"
         for task in envs.tasks()

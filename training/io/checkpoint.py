@@ -25,7 +25,9 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor, nn
 
 from policies.pretrained.not_shipped import NOT_SHIPPED
-from training.collect.environments import ForeignId, make_env, other_robot
+from training.collect import env_settings
+from training.collect.env_settings import ForeignId
+from training.collect.environments import make_env, other_robot
 from training.command.errors import did_you_mean
 from training.command.files import write_atomically, writing
 from training.io.config import UserError, validate
@@ -164,6 +166,11 @@ def read(path: Path) -> Checkpoint:
             raise UserError(
                 f"{path}: {key} is {config[key]!r}, where `key: value` pairs are needed"
             )
+    if "env" in config:
+        try:
+            config["env"] = env_settings.foreign(config["env"])
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
     return Checkpoint(path, layout, config, state)
 
 
