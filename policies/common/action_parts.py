@@ -48,8 +48,8 @@ class ActionParts(spaces.Box):
         self.bins = tuple(bins)
         dtype = np.float64 if wide else np.float32
         with np.errstate(over="ignore"):
-            bounds = (np.array(bound, np.float64).astype(dtype) for bound in (low, high))
-            super().__init__(*bounds, dtype=dtype)
+            least, most = (np.array(bound, np.float64).astype(dtype) for bound in (low, high))
+        super().__init__(least, most, dtype=dtype)
 
     def seed(self, seed: Any = None) -> Any:
         """Seed the drawing of actions."""
@@ -131,12 +131,12 @@ def _part(space: Any, numbers: NDArray[Any]) -> Any:
 def _leaves(space: Any, value: Any) -> Iterator[tuple[Any, Any]]:
     """The parts of a space, each with its part of an action."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
-        is_dict = isinstance(space, spaces.Dict)
-        fits = isinstance(value, Mapping) if is_dict else isinstance(value, tuple | list)
-        named = list(space.spaces.items()) if is_dict else list(enumerate(space.spaces))
-        if not fits or len(value) != len(named):
+        kinds = Mapping if isinstance(space, spaces.Dict) else tuple | list
+        inner = space.spaces
+        named: list[Any] = [*(inner.items() if isinstance(inner, dict) else enumerate(inner))]
+        if not isinstance(value, kinds) or len(value) != len(named):
             raise ValueError(f"the action must be of {space}, got {value!r}")
-        for key, inner in named:
-            yield from _leaves(inner, value[key])
+        for key, one in named:
+            yield from _leaves(one, value[key])
     else:
         yield space, np.asarray(value)

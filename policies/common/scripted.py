@@ -98,8 +98,9 @@ class Random:
     def act(self, observation: Any) -> Any:
         """An action drawn uniformly from the action space."""
         space = self._space
-        is_plain = isinstance(space, spaces.Box) and not isinstance(space, ActionParts)
-        if is_plain and space.dtype.kind == "f":
+        if isinstance(space, ActionParts):
+            return space.sample()
+        if isinstance(space, spaces.Box) and space.dtype.kind == "f":
             return self._rng.uniform(space.low, space.high).astype(np.float32)
         return space.sample()
 

@@ -91,10 +91,10 @@ def registrations(settings: Mapping[str, Any]) -> list[str]:
 
 def wrappers(settings: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """Names and keywords of the wrappers."""
-    found = []
+    found: list[tuple[str, dict[str, Any]]] = []
     for one in listed(settings.get(WRAPPERS, [])):
         pairs = list(one.items()) if isinstance(one, Mapping) else [(one, None)]
-        name, words = pairs[0] if len(pairs) == 1 else (None, None)
+        name, words = pairs[0] if len(pairs) == 1 else ("", None)
         words = {} if words is None else words
         is_name = isinstance(name, str) and _is_dotted(name.replace(":", ".", 1))
         if not is_name or not isinstance(words, dict) or not all(isinstance(k, str) for k in words):

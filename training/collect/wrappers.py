@@ -126,8 +126,8 @@ class JoinedActions(gymnasium.ActionWrapper[Any, Any, Any]):
 
     def has_wrapper_attr(self, name: str) -> bool:
         """Whether it has an attribute; an expert only if the environment has one."""
-        inner = self.env if name == "expert_action" else super()
-        return inner.has_wrapper_attr(name)
+        inner = self.env.has_wrapper_attr(name)
+        return inner if name == "expert_action" else super().has_wrapper_attr(name)
 
 
 def _is_of(name: str, given: str) -> bool:
