@@ -39,16 +39,17 @@ class ActionParts(spaces.Box):
         bins: list[int] = []
         wide = False
         for name, part in leaves(space):
-            least, most, values = _numbers(name, part)
+            lower, upper, values = _numbers(name, part)
             self.slices[name] = slice(len(bins), len(bins) + len(values))
-            low, high, bins = [*low, *least], [*high, *most], [*bins, *values]
+            low, high, bins = [*low, *lower], [*high, *upper], [*bins, *values]
             wide = wide or part.dtype == np.float64
         if not bins:
             raise ValueError(f"action_space must hold numbers, got {space}")
         self.bins = tuple(bins)
         dtype = np.float64 if wide else np.float32
         with np.errstate(over="ignore"):
-            least, most = (np.array(bound, np.float64).astype(dtype) for bound in (low, high))
+            least: Any = np.array(low, np.float64).astype(dtype)
+            most: Any = np.array(high, np.float64).astype(dtype)
         super().__init__(least, most, dtype=dtype)
 
     def seed(self, seed: Any = None) -> Any:
