@@ -120,7 +120,8 @@ def evaluated(agent: Agent, path: Path | None) -> dict[str, str]:
         raise UserError(f"--evaluation {path} cannot be read: {reason(error)}") from None
     except ValueError:
         raise UserError(f"--evaluation {path} is no evaluation.json") from None
-    entry = next((one for one in entries if one.checkpoint_sha256 == own), None)
+    seeing = [one for one in entries if not one.blind]
+    entry = next((one for one in seeing if one.checkpoint_sha256 == own), None)
     if entry is None:
         names = ", ".join(one.name for one in entries) or "nothing"
         raise UserError(f"--evaluation {path} must hold this checkpoint, got {names}")

@@ -13,6 +13,7 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import argparse
 import itertools
 import sys
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ import torch
 from envs import Outcome
 from training.analysis.agents import SCRIPTED, Agent, add_arguments, agents_of
 from training.analysis.evaluator import PARETO, RESULTS, claim, evaluate, is_free, write_entries
+from training.analysis.floors import compared, floors_of
 from training.collect.outcomes import outcomes_of
 from training.command.files import reason
 from training.command.signals import exit_status
@@ -45,21 +47,22 @@ def _outcomes(agents: Sequence[Agent]) -> list[Outcome]:
 def _heading(outcomes: Sequence[Outcome]) -> str:
     columns = [f"{one.label} {one.unit}".rstrip() for one in outcomes]
     return (
-        f"{'policy':<28} {'success':>8} {'95% interval':>15} {'reward':>16} "
+        f"{'policy':<28} {'success':>8} {'95% interval':>15} {'once':>7} {'reward':>16} "
         + "".join(f"{column:>15} " for column in columns)
         + f"{'FLOPs/step':>13} {'ms/step':>8} {'parameters':>10}"
     )
 
 
 def _row(entry: dict[str, Any], outcomes: Sequence[Outcome]) -> str:
-    success, interval = "-", "-"
+    success, interval, once = "-", "-", "-"
     if entry["success_rate"] is not None:
         success, (low, high) = f"{entry['success_rate']:.1%}", entry["success_interval_95"]
         interval = f"{low:.1%} - {high:.1%}"
+        once = f"{entry.get('success_once_rate', entry['success_rate']):.1%}"
     flops = "-" if entry["flops_per_step"] is None else f"{entry['flops_per_step']:,}"
     means = [_mean(entry, one.mean_name, one.name, one.decimals) for one in outcomes]
     return (
-        f"{entry['name']:<28} {success:>8} {interval:>15} "
+        f"{entry['name']:<28} {success:>8} {interval:>15} {once:>7} "
         f"{_mean(entry, 'reward_mean', 'reward', 3):>16} "
         + "".join(f"{mean:>15} " for mean in means)
         + f"{flops:>13} {entry['latency_ms_per_step']:>8.3f} {entry['parameters']:>10,}"
@@ -116,6 +119,12 @@ def _parser() -> ArgumentParser:
         "directory named; without one nothing is written)"
     )
     parser.add_argument("--out", metavar="DIR", help=text)
+    text = (
+        "also evaluate what does not observe: random actions, the best constant action, and each "
+        "policy blind, shown the images (without images, all observations) of another episode; "
+        "default: unless --policy is given"
+    )
+    parser.add_argument("--floors", action=argparse.BooleanOptionalAction, help=text)
     return parser
 
 
@@ -127,6 +136,8 @@ def run(argv: Sequence[str] | None = None) -> int:
         raise UserError(f"give at least one RUN_OR_CHECKPOINT, or --policy {'|'.join(SCRIPTED)}")
     agents = agents_of(arguments, arguments.runs, recorded=True)
     _note_differences(agents)
+    if arguments.floors or (arguments.floors is None and not arguments.policy):
+        agents += floors_of(agents, arguments.episodes)
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)
     out = _folder(arguments.runs, agents, seeds) if arguments.out is None else Path(arguments.out)
     with claim(out, agents, seeds) as (directory, kept):
@@ -157,6 +168,8 @@ def _evaluate_into(
             except OSError as error:
                 why = reason(error)
                 raise UserError(f"{directory / RESULTS} cannot be written: {why}") from None
+    for sentence in compared(agents, entries):
+        print(sentence)
     if directory:
         plot_pareto(entries, directory / PARETO)
         print(f"wrote {directory / RESULTS} and {directory / PARETO}")

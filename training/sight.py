@@ -23,10 +23,10 @@ from typing import Any
 
 from training.analysis.agents import Agent, add_arguments, find_agent
 from training.analysis.evaluator import origin
+from training.analysis.replacements import INTERVENTIONS
 from training.command.errors import command_line
 from training.command.files import made_and_locked, write_atomically, write_json
 from training.command.signals import exit_status
-from training.interventions.images import INTERVENTIONS
 from training.interventions.report import Report, render
 from training.interventions.trial import EPISODES, SMALLEST_LOSS, sight, sight_of
 from training.io.config import ArgumentParser, UserError

@@ -224,6 +224,7 @@ def test_success_at_the_end_and_success_once_are_distinguished(tmp_path, capsys)
         (entry,) = json.loads((out / "evaluation.json").read_text())
         assert (entry["success_rate"], entry.get("success_once_rate")) == (0.0, once)
         assert entry["records"][0].get("success_once") == once
+        assert capsys.readouterr().out.splitlines()[1].split()[5] == f"{once or 0:.1%}"
     assert rollout.main([*words, "--set", "where=success", "change=1", f"at={AT}", "end=0"]) == 0
     assert "succeeded for a while, not at the end" in capsys.readouterr().out
 

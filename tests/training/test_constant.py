@@ -1,6 +1,7 @@
-"""The best constant action, a floor for policies that observe."""
+"""The best constant action and the other floors of policies that observe."""
 
 import json
+import re
 
 import gymnasium
 import numpy as np
@@ -10,6 +11,8 @@ from gymnasium import spaces
 from tests.helpers import refused
 from training.analysis.agents import find_agents
 from training.analysis.constant import action_of, best_constant, candidates
+from training.analysis.evaluator import play
+from training.analysis.floors import floors_of
 from training.evaluate import main as evaluate
 from training.interventions.trial import sight
 from training.sight import main as sight_main
@@ -49,7 +52,34 @@ class Push(Lanes):
         return self._image(), reward, False, self._steps >= self._last, {}
 
 
+class Shown(Lanes):
+    """The image shows which of five actions is rewarded, another at every step."""
+
+    def step(self, action):
+        reward = float(action == self._shown)
+        return super().step(action)[0], reward, False, self._steps >= self._last, {}
+
+    def _image(self):
+        image = super()._image()
+        self._shown = int(image[0, 0]) % 5
+        return image
+
+
+def read(image):
+    """The action that the image shows, or the largest of six numbers that say nothing."""
+    return int(image[0, 0]) % 5
+
+
+def rest(image):
+    return np.zeros(2, np.float32)
+
+
 gymnasium.register("Lanes-v0", Lanes)
+gymnasium.register(
+    "Far-v0", type("Far", (Push,), {"action_space": spaces.Box(-np.inf, np.inf, (2,))})
+)
+gymnasium.register("Shown-v0", Shown)
+gymnasium.register("Talk-v0", type("Talk", (Lanes,), {"action_space": spaces.Text(3)}))
 
 
 @pytest.mark.parametrize(
@@ -112,8 +142,6 @@ def test_the_first_choice_is_a_floor_too():
 
 
 def test_actions_without_candidates_are_refused(capsys):
-    talk = type("Talk", (Lanes,), {"action_space": spaces.Text(3)})
-    gymnasium.register("Talk-v0", talk)
     sentence = r"--policy constant: the actions of Talk-v0 are Text"
     refused(capsys, evaluate, ["--env", "Talk-v0", "--policy", "constant"], sentence)
 
@@ -121,3 +149,34 @@ def test_actions_without_candidates_are_refused(capsys):
 def test_others_keep_their_agents():
     (agent,) = find_agents([], ["random"], "Lanes-v0", [])
     assert agent.action is None
+
+
+def test_floors_stand_beside_a_policy(tmp_path, capsys):
+    """Random, constant and blind earn 20 steps * 0.2 each, 1.8 standard deviations of a mean over
+    30 scenes within 1: a false alarm in 1e-8 or so."""
+    words = [f"{__name__}:read", "--env", "Shown-v0", "--set", "steps=20", "--episodes", "30"]
+    assert evaluate([*words, "--out", str(tmp_path / "one")]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r":read: reward 20\.000 \(20\.000 to 20\.000\) is above every floor", out)
+    entries = json.loads((tmp_path / "one" / "evaluation.json").read_text())
+    own, *floors = entries
+    assert [one["name"] for one in floors] == ["random", "constant", f"{__name__}:read (blind)"]
+    assert own["reward_mean"] == 20
+    assert all(2.5 < one["reward_mean"] < 5.5 for one in floors)
+    assert [bool(one.get("blind")) for one in entries] == [False, False, False, True]
+    assert {json.dumps(one["env_settings"]) for one in entries} == {'{"steps": 20}'}
+    # An episode does not depend on those before it.
+    agents = find_agents([f"{__name__}:read"], [], "Shown-v0", ["steps=20"])
+    (alone,) = play(floors_of(agents, 30)[-1], [100_015])
+    assert alone.reward == floors[-1]["records"][15]["reward"]
+
+
+def test_floors_are_left_out_where_they_are_not_wanted_or_not_possible(tmp_path, capsys):
+    words = [f"{__name__}:read", "--env", "Shown-v0", "--episodes", "2"]
+    for more, count in (([], 4), (["--no-floors"], 1), (["--policy", "random"], 2)):
+        assert evaluate([*words, *more]) == 0
+        assert capsys.readouterr().out.count(" +- ") == count
+    assert evaluate([f"{__name__}:rest", "--env", "Far-v0", "--episodes", "2"]) == 0
+    said = capsys.readouterr()
+    assert "note: no floor random: " in said.err
+    assert said.out.count(" +- ") == 3

@@ -59,7 +59,18 @@ def test_a_policy_of_one_s_own_is_trained_resumed_and_played(name, job, tmp_path
 def test_it_is_evaluated_by_several_processes(job, tmp_path):
     run, named = tmp_path / "run", f"{PARTS}:Cloned"
     assert es.main(["--config", job(policy={"name": named}), "--out", str(run)]) == 0
-    words = [str(run), "--env", DOT, "--custom", named, "--workers", "2", "--episodes", "4"]
+    words = [
+        str(run),
+        "--env",
+        DOT,
+        "--custom",
+        named,
+        "--workers",
+        "2",
+        "--episodes",
+        "4",
+        "--no-floors",
+    ]
     assert evaluate.main([*words, "--out", str(tmp_path / "e")]) == 0
     (found,) = json.loads((tmp_path / "e" / "evaluation.json").read_text())
     assert found["parameters"] == 21
@@ -129,7 +140,9 @@ def test_an_installed_package_brings_its_names(tmp_path, monkeypatch):
     assert policies.build({"name": "bare"}, PICTURE, NUMBER, trusted=False).gain == 1.0
     policy = policies.build({"controller": "line"}, PICTURE, NUMBER, trusted=False)
     assert type(policy.controller).__name__ == "Line"
-    with pytest.raises(ValueError, match="vision_performer, bare, line, got 'bar'; module:Class"):
+    with pytest.raises(
+        ValueError, match="vision_performer, cnn, bare, line, got 'bar'; module:Class"
+    ):
         policies.build({"name": "bar"}, PICTURE, NUMBER)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from training.interventions.images import Altered, image_keys, recorder, substitute
+from training.analysis.replacements import Altered, image_keys, recorder, substitute
 
 RNG = np.random.default_rng(0)
 

@@ -17,6 +17,7 @@ import torch
 
 import envs
 from policies import compile_act
+from policies.common.sampling import Sampled
 from policies.common.scripted import Constant
 from policies.common.settings import Repair
 from training.analysis.constant import action_of, best_constant
@@ -58,6 +59,10 @@ class Agent:
     """Whether it also runs with another robot or other cameras than in training."""
     action: Any = None
     """Plain numbers of the action that the policy `constant` repeats."""
+    blind: bool = False
+    """Whether it is shown the observations of another episode, see `training.analysis.floors`."""
+    sample_actions: bool = False
+    """Whether choices are drawn by their probabilities, with the episode's seed."""
 
     @property
     def task(self) -> envs.Task | None:
@@ -72,7 +77,8 @@ class Agent:
     def make_policy(self, env: gymnasium.Env) -> Policy:
         """The policy for `env`, one made by `make_env`."""
         if self.source is not None:
-            return as_policy(import_object(self.source), env, self.source)
+            own = as_policy(import_object(self.source), env, self.source)
+            return self._sampled(own) if self.sample_actions else own
         if self.action is not None:
             return Constant(action_of(env.action_space, self.action))
         if self.checkpoint is None:
@@ -80,10 +86,20 @@ class Agent:
         for name in self.own:
             admitted(name)
         policy, _ = checkpoint.load_policy(self.checkpoint, env, self.repair, force=self.force)
-        return cast(Policy, compile_act(policy.to(self.device)))
+        compiled = cast(Policy, compile_act(policy.to(self.device)))
+        return self._sampled(compiled) if self.sample_actions else compiled
+
+    def _sampled(self, policy: Policy) -> Policy:
+        """The policy with sampled actions. Raises UserError where it has no probabilities."""
+        try:
+            return Sampled(policy)
+        except ValueError as error:
+            raise UserError(f"--sample-actions: {self.name} cannot: {error}") from None
 
     def for_episode(self, policy: Policy, env: gymnasium.Env, seed: int) -> Policy:
         """`policy`, or a fresh random one: an episode must not depend on those before it."""
+        if isinstance(policy, Sampled):
+            policy.seed(seed)
         random = self.checkpoint is None and self.name == "random"
         return scripted_policy("random", env, seed) if random else policy
 
@@ -145,6 +161,11 @@ def add_arguments(
         "is filled) or full (false returns too)"
     )
     parser.add_argument("--repair", choices=get_args(Repair), help=text)
+    text = (
+        "draw discrete actions by the policies' probabilities, with each episode's seed; default: "
+        "the most probable"
+    )
+    parser.add_argument("--sample-actions", action="store_true", help=text)
     text = "episodes a policy (default %(default)s)"
     parser.add_argument("--episodes", type=positive, default=episodes, help=text)
     text = (
@@ -223,6 +244,7 @@ def agents_of(
     return find_agents(
         files, arguments.policy, arguments.env, arguments.set, arguments.device, arguments.repair,
         own=arguments.custom, force=arguments.force, recorded=recorded,
+        sample_actions=arguments.sample_actions,
     )  # fmt: skip
 
 
@@ -236,6 +258,7 @@ def find_agents(
     own: Sequence[str] = (),
     force: bool = False,
     recorded: bool = False,
+    sample_actions: bool = False,
 ) -> list[Agent]:
     """The agents by run or checkpoint and by scripted policy, each checked: its environment and
     policy are built, and an episode can begin.
@@ -252,7 +275,7 @@ def find_agents(
             if env_id is None:
                 raise UserError(f"{file} requires --env ID")
             settings = environments.resolved(env_id, changes)
-            agents.append(Agent(file, env_id, settings, source=file))
+            agents.append(Agent(file, env_id, settings, source=file, sample_actions=sample_actions))
             continue
         path = checkpoint.resolve(file)
         trained = checkpoint.load(path).config
@@ -261,7 +284,12 @@ def find_agents(
         own_settings = requested(environments.embodiment(named, trained.get("env", {})), own)
         settings = _changed(named, own_settings, changes)
         name, custom = _name(file, path), tuple(own)
-        agents.append(Agent(name, named, settings, path, device, repair, own=custom, force=force))
+        agents.append(
+            Agent(
+                name, named, settings, path, device, repair, own=custom, force=force,
+                sample_actions=sample_actions,
+            )
+        )  # fmt: skip
     played = agents[0].env_id if agents else env_id or environments.DEFAULT
     if agents and environments.settings_class(played) is None:
         task = agents[0].env_settings  # all settings of an undescribed environment are the task's
@@ -274,7 +302,7 @@ def find_agents(
             config.check_finite(agent.env_settings, f"the environment of {agent.name}")
         with agent.make_env() as env:
             if agent.name == "constant" and agent.checkpoint is None:
-                agents[i] = agent = _with_best_constant(agent, env)
+                agents[i] = agent = with_best_constant(agent, env)
             policy = agent.make_policy(env)
             _note_another_body(agent, policy, env)
             env.reset(seed=EVALUATION_SEED)
@@ -290,9 +318,10 @@ def _changed(env_id: str, own: dict[str, Any], changes: dict[str, Any]) -> dict[
     return settings
 
 
-def _with_best_constant(agent: Agent, env: gymnasium.Env) -> Agent:
+def with_best_constant(agent: Agent, env: gymnasium.Env, most: int | None = None) -> Agent:
+    """The agent `constant` with the best action of at most `most` candidates. Raises UserError."""
     try:
-        action = best_constant(env)
+        action = best_constant(env, most)
     except (FloatingPointError, EnvironmentFault) as error:
         raise UserError(f"--policy constant: {error}") from None
     if action is None:

@@ -21,18 +21,20 @@ _GRID_DIMENSIONS = 3
 _FIRST_SCENES, _SCENES, _KEPT = 1, 4, 4
 
 
-def best_constant(env: gymnasium.Env[Any, Any]) -> Any:
+def best_constant(env: gymnasium.Env[Any, Any], most: int | None = None) -> Any:
     """The candidate with the largest mean reward, as plain numbers for `action_of`; the first of
     equals. None for actions that have no candidates.
 
     Args:
         env: environment, open; its episodes are run.
+        most: candidates that are tried, the first; None: all.
 
     Raises:
         FloatingPointError, EnvironmentFault: as `run_episode`.
     """
     rewards: dict[int, list[float]] = {}
-    actions = [action_of(env.action_space, one) for one in candidates(env.action_space)]
+    plain = candidates(env.action_space)[:most]
+    actions = [action_of(env.action_space, one) for one in plain]
     for first, last in ((0, _FIRST_SCENES), (_FIRST_SCENES, _SCENES)):
         best = sorted(rewards or range(len(actions)), key=lambda i: -np.mean(rewards.get(i, 0)))
         played = best[:_KEPT] if rewards else best
@@ -48,7 +50,7 @@ def best_constant(env: gymnasium.Env[Any, Any]) -> Any:
         }
     if not rewards:
         return None
-    return candidates(env.action_space)[max(rewards, key=lambda i: np.mean(rewards[i]))]
+    return plain[max(rewards, key=lambda i: np.mean(rewards[i]))]
 
 
 def candidates(space: gymnasium.Space[Any]) -> list[Any]:

@@ -15,6 +15,7 @@ import torch
 
 from envs import Task
 from training.analysis.agents import Agent
+from training.analysis.floors import OtherEpisode
 from training.analysis.intervals import wilson_interval
 from training.analysis.step_cost import measure
 from training.collect.checked import EnvironmentFault
@@ -49,6 +50,8 @@ class _Stage:
         self.env: gymnasium.Env | None = None
         self.policy: Policy | None = None
 
+        self._sight: OtherEpisode | None = None
+
     def run(self, task: _Task) -> Episode:
         """Run one episode; the result does not depend on earlier episodes."""
         agent, seed = task.agent, task.seed
@@ -57,18 +60,21 @@ class _Stage:
             torch.set_num_threads(1)
             self.env = agent.make_env()
             self.policy = agent.make_policy(self.env)
+            self._sight = OtherEpisode(agent, self.env) if agent.blind else None
             self.agent = agent
         assert self.env is not None
         assert self.policy is not None
-        self.policy = agent.for_episode(self.policy, self.env, seed)
         with torch.no_grad():
-            episode = run_episode(self.env, self.policy, seed)
+            lent = None if self._sight is None else self._sight.played(self.policy, seed)
+            self.policy = agent.for_episode(self.policy, self.env, seed)
+            shown = self.policy if lent is None else lent(self.policy)
+            episode = run_episode(self.env, shown, seed)
         return dataclasses.replace(episode, info=finite_numbers(episode.info))
 
     def close(self) -> None:
         if self.env is not None:
             self.env.close()
-        self.agent = self.env = self.policy = None
+        self.agent = self.env = self.policy = self._sight = None
 
 
 @contextmanager
@@ -94,6 +100,8 @@ def summarise(agent: Agent, episodes: Sequence[Episode]) -> dict[str, Any]:
         "env_settings": agent.env_settings,
         **({} if agent.repair is None else {"repair": agent.repair}),
         **({} if agent.action is None else {"action": agent.action}),
+        **({"blind": True} if agent.blind else {}),
+        **({"sample_actions": True} if agent.sample_actions else {}),
         "seeds": [e.seed for e in episodes],
         "episodes": count,
         "reward_mean": float(rewards.mean()),
@@ -107,7 +115,9 @@ def summarise(agent: Agent, episodes: Sequence[Episode]) -> dict[str, Any]:
         "steps_mean": float(steps.mean()),
     }
     if any(e.succeeded_once and not e.success for e in episodes):
-        entry["success_once_rate"] = sum(e.succeeded_once for e in episodes) / count
+        once = sum(e.succeeded_once for e in episodes) / count
+        entry["success_once_rate"] = once
+        entry["success_once_interval_95"] = list(wilson_interval(once, count))
     for outcome in outcomes_of(agent.task):
         values = np.array([e.outcomes.get(outcome.name, math.nan) for e in episodes])
         if not np.isfinite(values).all():
@@ -145,11 +155,11 @@ def standard_error(values: np.ndarray) -> float | None:
 def _add_costs(entry: dict[str, Any], agent: Agent, seed: int) -> None:
     """FLOPs, latency and parameters, measured here on an observation of the environment."""
     with agent.make_env() as env:
-        policy = agent.make_policy(env)
+        policy = dataclasses.replace(agent, sample_actions=False).make_policy(env)
         observation, _ = env.reset(seed=seed)
         policy.reset()
         cost = measure(policy, observation, agent.device)
-    scripted = agent.checkpoint is None
+    scripted = agent.checkpoint is None or agent.blind  # no point of a trade-off
     entry |= {
         "flops_per_step": None if scripted else cost.total,
         "flops_by_component": {} if scripted else cost.flops,
@@ -220,6 +230,8 @@ class Entry:
     parameters: Count
     checkpoint_sha256: str | None = None
     repair: str | None = None
+    blind: bool = False
+    sample_actions: bool = False
 
 
 @contextmanager
@@ -279,6 +291,7 @@ def _kept(directory: Path, agents: Sequence[Agent], seeds: Sequence[int]) -> lis
             {
                 "name": agent.name, "env": agent.env_id, "env_settings": agent.env_settings,
                 "seeds": seeds, "checkpoint_sha256": agent.checkpoint, "repair": agent.repair,
+                "blind": agent.blind, "sample_actions": agent.sample_actions,
             }
         )  # fmt: skip
         for change in differences(fingerprint({key: known[key] for key in now}), now):

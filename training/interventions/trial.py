@@ -17,13 +17,7 @@ from envs.task import SUCCESS
 from policies.common.scripted import Constant
 from training.analysis.agents import EVALUATION_SEED, Agent
 from training.analysis.constant import action_of, best_constant
-from training.collect.callables import as_policy
-from training.collect.checked import EnvironmentFault, checked
-from training.collect.episode import Episode, Policy, run_episode
-from training.collect.pool import WorkerDiedError, temporary_pool
-from training.command.errors import did_you_mean
-from training.command.progress import watched
-from training.interventions.images import (
+from training.analysis.replacements import (
     INTERVENTIONS,
     Altered,
     Images,
@@ -32,6 +26,12 @@ from training.interventions.images import (
     recorder,
     substitute,
 )
+from training.collect.callables import as_policy
+from training.collect.checked import EnvironmentFault, checked
+from training.collect.episode import Episode, Policy, run_episode
+from training.collect.pool import WorkerDiedError, temporary_pool
+from training.command.errors import did_you_mean
+from training.command.progress import watched
 from training.interventions.report import ALL, Play, Report, Scene, report
 from training.io.config import UserError
 
