@@ -65,9 +65,9 @@ class _Stage:
         assert self.env is not None
         assert self.policy is not None
         with torch.no_grad():
-            lent = None if self._sight is None else self._sight.played(self.policy, seed)
+            blinded = None if self._sight is None else self._sight.for_scene(self.policy, seed)
             self.policy = agent.for_episode(self.policy, self.env, seed)
-            shown = self.policy if lent is None else lent(self.policy)
+            shown = self.policy if blinded is None else blinded(self.policy)
             episode = run_episode(self.env, shown, seed)
         return dataclasses.replace(episode, info=finite_numbers(episode.info))
 

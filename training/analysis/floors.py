@@ -20,7 +20,7 @@ from training.analysis.replacements import Altered, Images, image_keys, recorder
 from training.collect.episode import Policy, run_episode
 from training.io.config import UserError
 
-_LENDERS_FROM, _LENDERS, _BORROWERS = 99_000, 1_000, 10
+_SCENES_FROM, _SCENES, _SHARED_BY = 99_000, 1_000, 10
 """Scenes whose observations are shown, and how many scenes are shown those of one."""
 
 
@@ -59,19 +59,19 @@ class OtherEpisode:
         space = env.observation_space
         self._keys = image_keys(space) or [key for key, _ in parts_of(space)]
         self._agent, self._env = agent, env
-        self._lent: tuple[int, list[Images]] | None = None
+        self._seen: tuple[int, list[Images]] | None = None
 
-    def played(self, policy: Policy, seed: int) -> Callable[[Policy], Policy]:
-        """Play the other episode for the scene `seed`, unless it was the last one; the function
-        that blinds the policy for that scene."""
-        lender = _LENDERS_FROM + seed // _BORROWERS % _LENDERS
-        lender += lender == seed
-        if self._lent is None or self._lent[0] != lender:
+    def for_scene(self, policy: Policy, seed: int) -> Callable[[Policy], Policy]:
+        """Run the other episode of the scene `seed`, unless it was the last that was run; returns
+        the function that blinds the policy in that scene."""
+        other = _SCENES_FROM + seed // _SHARED_BY % _SCENES
+        other += other == seed
+        if self._seen is None or self._seen[0] != other:
             images: list[Images] = []
-            own = self._agent.for_episode(policy, self._env, lender)
-            run_episode(self._env, own, lender, on_step=recorder(self._keys, images))
-            self._lent = lender, images
-        shown = substitute("swap", self._lent[1], seed)
+            own = self._agent.for_episode(policy, self._env, other)
+            run_episode(self._env, own, other, on_step=recorder(self._keys, images))
+            self._seen = other, images
+        shown = substitute("swap", self._seen[1], seed)
         return lambda seeing: Altered(seeing, self._keys, shown)
 
 
