@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 import torch
-from torch import Tensor
 
 from foveate_extras import needs
 
@@ -21,8 +20,7 @@ with needs("RandomFeatures", "sklearn"):
     from sklearn.utils import check_random_state
     from sklearn.utils.validation import check_is_fitted, validate_data
 
-from attention.features import FeatureMap
-from attention.joining import joined
+from attention.features import FeatureMap, TrigFeatures
 from attention.options import check_count, check_positive
 from attention.registry import Maker, check_map_options
 from attention.registry import feature_map as build_map
@@ -32,8 +30,9 @@ RESERVED = ("dim", "num_features", "kernel", "projection", "seed", "heads", "dty
 POSITIONS = ("key_centers", "query_centers", "shift")
 """Options that are positions in the space of X / sigma."""
 SCALE = "scale"
-_BLOCK_ENTRIES = 1 << 20
-"""Maximal number of entries of a sparse X, or of its features, that are dense at once."""
+_BLOCK_ENTRIES = 1 << 17
+"""Number of entries of X, or of its features, that are processed at once: what fits a cache, and
+all of a sparse X that is ever dense."""
 _DTYPES = (np.float64, np.float32)
 
 
@@ -131,7 +130,7 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         moved = invariant and not any(options.get(name) is not None for name in POSITIONS)
         offset = _mean(array) if moved else np.zeros(self.n_features_in_)
         if type(made).fit is not FeatureMap.fit:
-            tokens = torch.cat(list(_tokens(array, offset, sigma, made)))
+            tokens = torch.from_numpy(np.concatenate(list(_tokens(array, offset, sigma, made))))
             try:
                 with torch.no_grad():
                     made.fit(tokens, tokens)
@@ -177,8 +176,7 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
         """Return features (n, F) of X (n, d) on the side that `side` selected at `fit`."""
-        check_is_fitted(self)
-        return self._features(X, self.side_)
+        return self._features(X, None)
 
     def transform_queries(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
         """Return query features (n, F) of X (n, d)."""
@@ -194,17 +192,21 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """F, the attribute that scikit-learn's column-name mixin reads."""
         return self.feature_map_.output_dim
 
-    def _features(self, X: ArrayLike, side: str) -> NDArray[np.floating[Any]]:
+    def _features(self, X: ArrayLike, side: str | None) -> NDArray[np.floating[Any]]:
         check_is_fitted(self)
         array = validate_data(self, X, accept_sparse="csr", dtype=_DTYPES, reset=False)
-        fitted = self.feature_map_
-        with torch.no_grad():
-            parts = [
-                getattr(fitted, side)(tokens)
-                for tokens in _tokens(array, self.offset_, self.sigma_, fitted)
-            ]
-        features = joined(parts, 0)
-        return features.numpy().astype(array.dtype, copy=False)
+        fitted, start = self.feature_map_, 0
+        features = np.empty((array.shape[0], fitted.output_dim), array.dtype)
+        for tokens in _tokens(array, self.offset_, self.sigma_, fitted):
+            block = features[start : start + len(tokens)]
+            if type(fitted) is TrigFeatures and fitted.kernel == "gaussian":
+                _write_waves(fitted, tokens, block)
+            else:
+                with torch.no_grad():
+                    compute = getattr(fitted, side or self.side_)
+                    block[...] = compute(torch.from_numpy(tokens)).numpy()
+            start += len(tokens)
+        return features
 
     def _checked_options(self) -> dict[str, Any]:
         if not isinstance(self.side, str) or self.side not in SIDES:
@@ -249,20 +251,49 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
 def _tokens(
     array: Any, offset: NDArray[np.float64], sigma: float, made: FeatureMap
-) -> Iterator[Tensor]:
-    """Yield (X - offset) / sigma in the map's dtype: a dense X at once, a sparse X in blocks."""
-    rows = step = array.shape[0]
-    if not isinstance(array, np.ndarray):
-        step = max(1, _BLOCK_ENTRIES // max(array.shape[1], made.output_dim))
+) -> Iterator[NDArray[np.floating[Any]]]:
+    """Yield (X - offset) / sigma in the map's dtype, in blocks of rows."""
+    rows = array.shape[0]
+    step = max(1, _BLOCK_ENTRIES // max(array.shape[1], made.output_dim))
     floating = (buffer.dtype for buffer in made.buffers() if buffer.is_floating_point())
-    dtype = next(floating, torch.float64)
+    dtype = np.float32 if next(floating, None) == torch.float32 else np.float64
+    # The whole offset, since float32 loses digits of the difference far from zero.
+    near = offset.astype(np.float32)
+    rest = (offset - near).astype(np.float32)
     for start in range(0, rows, step):
         part = array[start : start + step]
         dense = part if isinstance(part, np.ndarray) else part.toarray()
-        # In float64, since float32 loses digits of the difference far from zero; copied, since
-        # PyTorch does not support read-only memory.
-        tokens = torch.tensor(dense, dtype=torch.float64, device="cpu")
-        yield ((tokens - torch.tensor(offset, device="cpu")) / sigma).to(dtype)
+        if dense.dtype == dtype == np.float32:
+            tokens = dense - near
+            tokens -= rest
+            tokens /= np.float32(sigma)
+            yield tokens
+            continue
+        tokens = dense.astype(np.float64)
+        tokens -= offset
+        tokens /= sigma
+        yield tokens.astype(dtype, copy=False)
+
+
+def _write_waves(
+    made: TrigFeatures, tokens: NDArray[np.floating[Any]], features: NDArray[np.floating[Any]]
+) -> None:
+    """Write the features of the Gaussian kernel (n, 2 m), in fewer passes than `made.queries`.
+
+    Sines of NumPy are faster in float32, those of PyTorch in float64.
+    """
+    omega = made.omega
+    assert omega is not None
+    sines, cosines = features[:, : made.num_features], features[:, made.num_features :]
+    if tokens.dtype == np.float32:
+        projections = tokens @ omega.numpy().T
+        np.sin(projections, out=sines, casting="same_kind")
+        np.cos(projections, out=cosines, casting="same_kind")
+    else:
+        same = torch.from_numpy(tokens) @ omega.mT
+        sines[...] = same.sin().numpy()
+        cosines[...] = same.cos_().numpy()
+    features *= math.exp(-0.5 * math.log(made.num_features))
 
 
 def _mean(array: Any) -> NDArray[np.float64]:

@@ -14,6 +14,11 @@ pytest.importorskip("sklearn")
 
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.linear_model import Ridge
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from attention.estimators import RandomFeatures
@@ -237,3 +242,39 @@ def test_n_components_are_columns_and_gamma_is_scikit_learns(name: str, rows: np
         "harmonic",
     )
     assert features.sigma_ == pytest.approx(2.5)
+
+
+def test_pipelines_search_its_parameters() -> None:
+    """And name its columns, in both precisions."""
+    X = np.random.default_rng(1).normal(size=(80, 3)).astype(np.float32)
+    y = np.sin(2 * X[:, 0]) * X[:, 1]
+    model = make_pipeline(StandardScaler(), RandomFeatures(random_state=0), Ridge(0.1))
+    model.set_output(transform="pandas")
+    grid = {"randomfeatures__gamma": [1e-4, 0.5], "randomfeatures__n_components": [2, 80]}
+    search = GridSearchCV(model, grid, cv=3).fit(X, y)
+    assert search.best_params_ == {
+        "randomfeatures__gamma": 0.5,
+        "randomfeatures__n_components": 80,
+    }
+    features = search.best_estimator_[:-1]
+    frame = features.transform(X)
+    assert list(frame.columns[:2]) == ["randomfeatures0", "randomfeatures1"]
+    assert frame.shape == (80, 80)
+    assert set(frame.dtypes) == {np.dtype(np.float32)}
+    kernel = rbf_kernel(features[0].transform(X), gamma=0.5)
+    many = RandomFeatures(n_components=20000, gamma=0.5, random_state=0)
+    estimate = many.fit_transform(features[0].transform(X))
+    assert abs(estimate @ estimate.T - kernel).max() < 0.05
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_blocks_of_rows_are_those_of_the_whole(
+    dtype: type[np.floating[Any]], rows: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = RandomFeatures(random_state=0).fit(rows.astype(dtype))
+    expected = whole.transform(rows.astype(dtype))
+    monkeypatch.setattr("attention.estimators._BLOCK_ENTRIES", 500)
+    np.testing.assert_allclose(whole.transform(rows.astype(dtype)), expected, atol=1e-6)
+    frozen = rows.astype(dtype)[::-1]
+    frozen.setflags(write=False)
+    np.testing.assert_allclose(whole.transform(frozen), expected[::-1], atol=1e-6)
