@@ -143,15 +143,26 @@ def test_other_demonstrations_do_not_resume(job, tmp_path, capsys):
     )
 
 
-def test_formats_train_the_same_policy(job, tmp_path):
-    """The trainer sees no format: equal numbers in two of them give equal parameters."""
+IMPLICIT = {
+    "env_id": ENV, "iterations": 1, "updates": 4, "batch_size": 8, "evaluate_every": 0,
+    "policy": {
+        "name": "vision_performer", "patch": [8, 8], "embed_dim": 8, "depth": 1, "heads": 2,
+        "context_dim": 8, "hidden": [8], "negatives": 4, "num_features": 4,
+        "num_lambda_features": 4, "pose_octaves": 1, "patch_readout": 2,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("small", [{**SMALL, "iterations": 1, "episodes": 0}, IMPLICIT])
+def test_formats_train_the_same_policy(tmp_path, small):
+    """Trainers see no format: equal numbers in two of them give equal parameters."""
     episodes, found = made_episodes(4), []
     for name, write, keys in (
         ("npz", write_npz, {}),
         ("chw.hdf5", lambda *given: write_robomimic(*given, chw=True), ROBOMIMIC_KEYS),
     ):
         path = write(tmp_path / name, episodes)
-        config = job(demonstrations=str(path), demonstrations_keys=keys, iterations=1, episodes=0)
+        config = {**small, "demonstrations": str(path), "demonstrations_keys": keys}
         run = train(bc, config, tmp_path / f"run-{name}")
         assert metrics(run)[0]["success"] in ("", "nan")
         found.append(checkpoint.load(checkpoint.resolve(run)).policy)

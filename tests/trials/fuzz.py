@@ -19,12 +19,14 @@ import shutil
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 import yaml
 
 from tests.experiments.small_data import write_clothes
+from tests.training import dataset_files
 from tests.trials import forked, malform
 from tests.trials.many import Found, many
 
@@ -51,6 +53,20 @@ STUDY = {
 PRESETS = ("stepping_stones", "stepping_stones_clone", "stepping_stones_finetune",
            "bimanual_sweep", "bimanual_sweep_small", "studies/stepping_stones")  # fmt: skip
 
+CLONE = {
+    "trainer": "bc", "env_id": "RecordedSpaces-v0", "iterations": 1, "updates": 1,
+    "batch_size": 4, "policy": {"patch": [8, 8], "controller": "mlp", "hidden": [4]},
+}  # fmt: skip
+DATASETS = {
+    "robomimic": ["demonstrations=datasets/robomimic"],
+    "npz": ["demonstrations=datasets/npz"],
+}
+"""What is learned from, in `make_materials`; more if PyArrow and PyAV are there."""
+if find_spec("pyarrow"):
+    DATASETS["images"] = ["demonstrations=datasets/images"]
+    DATASETS["v2"] = ["demonstrations=datasets/v2"]
+    if find_spec("av"):
+        DATASETS["videos"] = ["demonstrations=datasets/videos"]
 COMMANDS = ("es", "bc", "demos", "study", "rollout", "evaluate", "flops", "plots", "search")
 MODULES = {name: f"training.{name}" for name in COMMANDS} | {
     "export": "deploy.export", "loop": "deploy.loop", "experiments": "experiments.__main__",
@@ -88,6 +104,8 @@ def make_materials(folder: Path) -> None:
     sweep = ["--set", "demonstrations=demos", *SWEEP, "env.image_px=100"]
     recorded = ["--episodes", "2", "--valid-share", "0.5", "--workers", "1"]
     write_clothes(Path("data"), 300, 100)
+    Path("clone.yaml").write_text(yaml.safe_dump(CLONE))
+    _write_datasets(Path("datasets"))
     for module, words in (
         ("es", ["--config", "es.yaml", "--out", "run"]),
         ("demos", ["--env", "BimanualSweep-v0", *recorded, "--out", "demos",
@@ -102,6 +120,21 @@ def make_materials(folder: Path) -> None:
     ):  # fmt: skip
         verdict = forked.run(command(module), words, Path(), patience=10)
         assert verdict.status == 0, f"{module} {words}: {verdict}"
+
+
+def _write_datasets(folder: Path) -> None:
+    episodes = dataset_files.made_episodes(2)
+    dataset_files.write_robomimic(
+        folder / "robomimic/a.hdf5", episodes, {"train": [0], "valid": [1]}
+    )
+    dataset_files.write_npz(folder / "npz", episodes)
+    for name, options in (
+        ("images", {}),
+        ("v2", {"version": "v2.1"}),
+        ("videos", {"videos": True, "codec": "libx264"}),
+    ):
+        if name in DATASETS:
+            dataset_files.write_lerobot(folder / name, episodes, **options)
 
 
 def configuration(chance: random.Random) -> Case:
@@ -173,6 +206,17 @@ def demonstrations(chance: random.Random) -> Case:
     return Case("bc", ["--config", str(ROOT / "configs/bimanual_sweep_small.yaml"), "--out",
                        "made", "--set", "demonstrations=demos", *SWEEP,
                        "env.image_px=100"])  # fmt: skip
+
+
+def a_dataset(chance: random.Random) -> Case:
+    """A dataset of another program's of which one file is bad, learned from."""
+    name = chance.choice(sorted(DATASETS))
+    path = chosen(f"datasets/{name}", chance)
+    if path.suffix == ".hdf5" and chance.random() < 0.7:
+        malform.spoil_hdf5(path, chance)
+    else:
+        spoil(path, chance)
+    return Case("bc", ["--config", "clone.yaml", "--out", "made", "--set", *DATASETS[name]])
 
 
 def a_study(chance: random.Random) -> Case:
@@ -256,8 +300,8 @@ def an_experiment(chance: random.Random) -> Case:
     return Case("experiments", [*IMAGES, "--out", "experiment", *page])
 
 
-KINDS = (configuration, overrides, a_checkpoint, a_run, demonstrations, a_study, a_deployment,
-         a_record, a_search, an_experiment)  # fmt: skip
+KINDS = (configuration, overrides, a_checkpoint, a_run, demonstrations, a_dataset, a_study,
+         a_deployment, a_record, a_search, an_experiment)  # fmt: skip
 
 
 def try_input(number: int, seed: int, materials: Path, folder: Path) -> Found:

@@ -2,7 +2,7 @@
 
 from dataclasses import field
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -79,13 +79,19 @@ class BCConfig(JobConfig):
                     "demonstrations_keys and demonstrations_rate_hz must be left out where "
                     "demonstrations is null"
                 )
-        elif self.env_id == envs.RECORDED_SPACES and not self.env.get("observation"):
-            from training.demonstrations.dataset import open_source, spaces_of
-
-            found, keys = spaces_of(open_source(self.demonstrations), self.demonstrations_keys)
-            object.__setattr__(self, "env", {**self.env, **found})
-            object.__setattr__(self, "demonstrations_keys", keys)
+        fill_spaces(self)
         return self
+
+
+def fill_spaces(config: Any) -> None:
+    """Give a new configuration of cloning without a simulator the spaces of its demonstrations."""
+    given = config.demonstrations is not None and not config.env.get("observation")
+    if given and config.env_id == envs.RECORDED_SPACES:
+        from training.demonstrations.dataset import open_source, spaces_of  # late, for --help
+
+        found, keys = spaces_of(open_source(config.demonstrations), config.demonstrations_keys)
+        object.__setattr__(config, "env", {**config.env, **found})
+        object.__setattr__(config, "demonstrations_keys", keys)
 
 
 def _following(config: BCConfig, run: Path) -> list[tuple[str, str]]:

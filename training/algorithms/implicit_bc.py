@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from importlib import resources
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +33,10 @@ from training.collect.outcomes import mean_of, mean_success, outcomes_of
 from training.collect.seeds import VALIDATION_SEEDS_FROM
 from training.command.errors import NotFiniteError, command_line, preset
 from training.demonstrations.batches import Batch, FrameSet, Prefetcher, frames_of_update
+from training.demonstrations.dataset import Dataset, open_source
 from training.demonstrations.reader import DemoReader
 from training.io.checkpoint import Checkpoint
 from training.io.config import UserError
-from training.io.fingerprint import differences, sha256_of
 from training.io.overrides import assignment
 from training.io.state_files import Count, State
 from training.runner import Algorithm, Saved, build_policy
@@ -46,32 +45,6 @@ NOT_FINITE = "not_finite.jsonl"
 """File of a run directory: reports of batches whose loss or gradient was not finite."""
 _TRAINING, _VALIDATION = 0, 1  # streams of random numbers
 _MOST_SKIPPED = 0.5  # of a round's batches; beyond, nothing is learned
-
-
-def _identity(reader: DemoReader, chosen: list[int], held_out: list[int]) -> str:
-    """SHA-256 over the demonstrations except their frames, which are not in memory."""
-    used = [reader.demos[i] for i in (*chosen, *held_out)]
-    lengths = [(demo.seed, len(demo)) for demo in used]
-    facts = json.dumps([reader.recording.to_json(), len(chosen), lengths])
-    arrays = (a for demo in used for a in (demo.actions, demo.rewards, *demo.arrays.values()))
-    return sha256_of(chain([facts.encode()], (values.tobytes() for values in arrays)))
-
-
-def _check_recording(config: ImplicitBCConfig, reader: DemoReader) -> None:
-    """Raise UserError when the robot or the seeds of the demonstrations differ from the run's."""
-    there, here = (
-        environments.embodiment(config.env_id, environments.resolved(config.env_id, settings))
-        for settings in (reader.recording.env, config.env)
-    )
-    for change in differences(there, here):
-        what = change.describe(f"the run has env.{change.key} =")
-        raise UserError(f"{config.demonstrations} was recorded with {what}; give the same value")
-    late = [demo.seed for demo in reader.demos if demo.seed >= VALIDATION_SEEDS_FROM]
-    if late:
-        raise UserError(
-            f"{config.demonstrations} has a demonstration of seed {late[0]}, but those from "
-            f"{VALIDATION_SEEDS_FROM} up are kept for validation and evaluation"
-        )
 
 
 def learning_rate(config: ImplicitBCConfig, update: int) -> float:
@@ -126,26 +99,18 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
     def prepare(self) -> None:
         """Load the demonstrations; raises UserError if they do not suit the run."""
         config, self._group = self.config, current_group()
-        reader = DemoReader(
-            config.demonstrations,
-            env_id=config.env_id,
-            observation_space=self.env.observation_space,
-            action_space=self.env.action_space,
-        )
-        _check_recording(config, reader)
-        chosen, held_out = reader.mask("train")[: config.demos_used], reader.mask("valid")
-        if not chosen or not held_out:
-            raise UserError(
-                f"{config.demonstrations} has {len(chosen)} demonstrations to train on and "
-                f"{len(held_out)} held out, where at least one of each is needed"
-            )
-        self.frames, self.held_out = FrameSet(reader, chosen), FrameSet(reader, held_out)
+        dataset = Dataset(
+            open_source(config.demonstrations), self.env, config.env_id, config.env,
+            config.demonstrations_keys, config.demonstrations_rate_hz,
+        )  # fmt: skip
+        chosen, held_out = dataset.train[: config.demos_used], dataset.valid
+        self.frames, self.held_out = FrameSet(dataset, chosen), FrameSet(dataset, held_out)
         if len(self.frames) < self._group.size:
             raise UserError(
                 f"{config.demonstrations} has {len(self.frames)} frames to train on, fewer than "
                 f"the {self._group.size} processes"
             )
-        self.basis = Basis(_identity(reader, chosen, held_out), self._group.size)
+        self.basis = Basis(dataset.source.identity(chosen, held_out), self._group.size)
         if self.start is None and config.init_from is None:
             self.policy.set_statistics(self.frames.pose, self.frames.actions)
         self.device = self._group.device(config.device)
@@ -309,7 +274,7 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
     def tasks(self, outcomes: Sequence[Rollout]) -> list[Task]:
         """The episodes of a closed-loop evaluation, when one is due."""
         config, iteration = self.config, self.progress.iteration
-        every = config.evaluate_every
+        every = 0 if self.env.metadata.get("spaces_only") else config.evaluate_every
         due = every and (iteration % every == 0 or iteration == config.iterations)
         if outcomes or not due:
             return []

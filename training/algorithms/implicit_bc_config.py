@@ -1,5 +1,6 @@
 """The configuration of cloning from recorded demonstrations: `ImplicitBCConfig`."""
 
+from dataclasses import field
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -7,6 +8,7 @@ from pydantic.dataclasses import dataclass
 
 import envs
 import policies
+from training.algorithms.bc_config import fill_spaces
 from training.algorithms.trainer import STRICT, JobConfig, Trainer
 
 
@@ -17,7 +19,12 @@ class ImplicitBCConfig(JobConfig):
     trainer: Literal["bc"] = "bc"
     """Which trainer the file is for."""
     demonstrations: str = "demos/sweep"
-    """Directory that `python -m training.demos` wrote."""
+    """What `training.demos` recorded, or another dataset (docs/guide/demonstrations.md)."""
+    demonstrations_keys: dict[str, str] = field(default_factory=dict)
+    """Part of the observation, rgb or pose, or `action`, by name in these files; parts without one
+    are matched by name."""
+    demonstrations_rate_hz: float | None = Field(default=None, gt=0, le=1e6)
+    """Steps a second of the demonstrations, in place of what their files say."""
     demos_used: int | None = Field(default=None, ge=1, le=10**9)
     """How many of its training demonstrations to use, from the first; null: all."""
     iterations: int = Field(default=200, ge=1, le=10**9)
@@ -70,6 +77,7 @@ class ImplicitBCConfig(JobConfig):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
+        fill_spaces(self)
         policy = self.policy
         if policy.attend and policy.embed_dim == policy.heads and policy.qk_length is not None:
             raise ValueError(

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.demonstrations.reader import DemoReader
+from training.demonstrations.dataset import ACTION, Dataset
 
 _AHEAD = 2  # batches prefetched beyond the one in use
 
@@ -41,28 +41,27 @@ class FrameSet:
     """The frames of several demonstrations as one sequence.
 
     Args:
-        reader: reader of the demonstrations, whose observations are `rgb` and `pose`.
-        chosen: indices into `reader.demos`.
+        dataset: the demonstrations, whose observations are `rgb` and `pose`.
+        chosen: numbers of the episodes.
     """
 
-    def __init__(self, reader: DemoReader, chosen: Sequence[int]) -> None:
-        demos = [reader.demos[i] for i in chosen]
-        self._reader = reader
-        lengths = [len(demo) for demo in demos]
+    def __init__(self, dataset: Dataset, chosen: Sequence[int]) -> None:
+        self._dataset = dataset
+        lengths = dataset.lengths[list(chosen)]
         self._demo = np.repeat(np.array(chosen, np.int64), lengths)
         self._step = np.concatenate([np.arange(length) for length in lengths])
-        self.pose = np.concatenate([demo.arrays["pose"] for demo in demos])
-        self.actions = np.concatenate([demo.actions for demo in demos])
+        self.pose = np.concatenate([dataset.read(i, "pose") for i in chosen])
+        self.actions = np.concatenate([dataset.read(i, ACTION) for i in chosen])
 
     def __len__(self) -> int:
         return len(self._demo)
 
     def read(self, indices: Indices) -> "Batch":
         """Frames by their index in the sequence."""
-        spec = self._reader.recording.observation["rgb"]
-        rgb = np.empty((len(indices), *spec.shape), spec.dtype)
+        rgb = np.empty((len(indices), *self._dataset.shape("rgb")), np.uint8)
         for row, index in enumerate(indices):
-            rgb[row] = self._reader.frame(int(self._demo[index]), int(self._step[index]), "rgb")
+            step = int(self._step[index])
+            rgb[row] = self._dataset.read(int(self._demo[index]), "rgb", slice(step, step + 1))[0]
         parts = rgb, self.pose[indices], self.actions[indices]
         return Batch(*map(torch.from_numpy, parts))
 

@@ -10,11 +10,13 @@
 What uses a dataset sees a `Source` or a `Dataset` alone.
 """
 
+import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -25,9 +27,10 @@ from numpy.typing import NDArray
 
 from policies.common.observation import parts_of
 from training.collect import environments
+from training.collect.seeds import VALIDATION_SEEDS_FROM
 from training.command.errors import UserError, did_you_mean
 from training.demonstrations.format import ArraySpec
-from training.io.fingerprint import differences
+from training.io.fingerprint import differences, sha256_of
 
 ACTION = "action"
 """The name of the action in `demonstrations_keys`."""
@@ -83,6 +86,9 @@ class Source(Protocol):
 
     def read(self, episode: int, key: str, steps: slice = ALL) -> NDArray[Any]:
         """Some steps of an episode, (steps, ...). Raises UserError for a damaged file."""
+
+    def identity(self, train: Sequence[int], valid: Sequence[int]) -> str:
+        """SHA-256 over episodes that are trained on and held out, except their frames."""
 
 
 def open_source(path: str | Path) -> Source:
@@ -217,6 +223,16 @@ def _range(source: Source, key: str) -> tuple[NDArray[np.float64], NDArray[np.fl
     return np.asarray(low), np.asarray(high)
 
 
+def identity_of(source: Source, train: Sequence[int], valid: Sequence[int]) -> str:
+    """`Source.identity` of numbers that are read one array at a time."""
+    names = sorted(key for key, spec in source.specs.items() if not spec.is_frame)
+    used = [*train, *valid]
+    facts = {key: str(source.specs[key]) for key in sorted(source.specs)}
+    text = json.dumps([facts, len(train), [int(source.lengths[i]) for i in used]])
+    arrays = (source.read(i, name).tobytes() for i in used for name in names)
+    return sha256_of(chain([text.encode()], arrays))
+
+
 class Dataset:
     """Demonstrations as observations and actions of an environment.
 
@@ -265,6 +281,10 @@ class Dataset:
         """Names of the parts of an observation."""
         return [part for part in self._spaces if part != ACTION]
 
+    def shape(self, part: str) -> tuple[int, ...]:
+        """Shape of a part of the observation, or of the action."""
+        return tuple(self._spaces[part].shape or ())
+
     def read(self, episode: int, part: str, steps: slice = ALL) -> NDArray[Any]:
         """A part of the observation, or the action, as the space has it, (steps, ...); raises
         UserError for numbers that are not finite, and for actions out of their space."""
@@ -304,6 +324,12 @@ class Dataset:
         for change in differences(there, here):
             what = change.describe(f"the run has env.{change.key} =")
             raise UserError(f"{self.path} was recorded with {what}; give the same value")
+        late = [seed for seed in self.source.seeds if seed >= VALIDATION_SEEDS_FROM]
+        if late:
+            raise UserError(
+                f"{self.path} has a demonstration of seed {late[0]}, but those from "
+                f"{VALIDATION_SEEDS_FROM} up are kept for validation and evaluation"
+            )
 
     def _check_rate(self, env: gymnasium.Env[Any, Any], given: float | None) -> None:
         there, here = given or self.source.rate_hz, 1 / environments.step_s(env)

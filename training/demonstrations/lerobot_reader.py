@@ -30,7 +30,14 @@ from pydantic.dataclasses import dataclass
 import foveate_extras
 from training.command.errors import UserError
 from training.command.files import check_regular, read_bytes
-from training.demonstrations.dataset import ALL, RecordedIn, check_lengths, inside, reading
+from training.demonstrations.dataset import (
+    ALL,
+    RecordedIn,
+    check_lengths,
+    identity_of,
+    inside,
+    reading,
+)
 from training.demonstrations.format import ArraySpec
 from training.io.state_files import State, plain_json, read_json
 
@@ -202,6 +209,10 @@ class LeRobotSource:
         return list(self._masks[name])
 
     # --- rows ---
+
+    def identity(self, train: Sequence[int], valid: Sequence[int]) -> str:
+        """See `Source`."""
+        return identity_of(self, train, valid)
 
     def read(self, episode: int, key: str, steps: slice = ALL) -> NDArray[Any]:
         """See `Source`; images are (steps, height, width, channels)."""

@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 
 from training.command.errors import UserError
 from training.command.files import check_regular
-from training.demonstrations.dataset import ALL, RecordedIn, check_lengths, inside, reading
+from training.demonstrations.dataset import (
+    ALL,
+    RecordedIn,
+    check_lengths,
+    identity_of,
+    inside,
+    reading,
+)
 from training.demonstrations.format import ArraySpec
 
 _ACTIONS, _RATES = ("action", "actions"), ("rate_hz", "fps")
@@ -106,6 +113,10 @@ class NpzSource:
     def mask(self, name: str) -> list[int]:
         """See `Source`; the files of the folder of that name."""
         return list(self._masks[name])
+
+    def identity(self, train: Sequence[int], valid: Sequence[int]) -> str:
+        """See `Source`."""
+        return identity_of(self, train, valid)
 
     def read(self, episode: int, key: str, steps: slice = ALL) -> NDArray[Any]:
         """See `Source`."""

@@ -3,11 +3,13 @@
 Reading runs no code from the files and follows no link out of their directory.
 """
 
+import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from training.demonstrations.format import (
     observation_spec,
 )
 from training.io.config import UserError
+from training.io.fingerprint import sha256_of
 from training.io.state_files import Finite, check, plain_json
 
 _FILTERS = (h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_FLETCHER32)
@@ -333,6 +336,14 @@ class DemoReader:
             return demo.arrays[key][steps]
         frames = demo.frames[key]
         return np.stack([frames[step] for step in range(len(demo))[steps]])
+
+    def identity(self, train: Sequence[int], valid: Sequence[int]) -> str:
+        """SHA-256 over demonstrations that are trained on and held out, except their frames."""
+        used = [self.demos[i] for i in (*train, *valid)]
+        lengths = [(demo.seed, len(demo)) for demo in used]
+        facts = json.dumps([self.recording.to_json(), len(train), lengths])
+        arrays = (a for demo in used for a in (demo.actions, demo.rewards, *demo.arrays.values()))
+        return sha256_of(chain([facts.encode()], (values.tobytes() for values in arrays)))
 
     @property
     def lengths(self) -> NDArray[np.int64]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from training.command.errors import UserError
 from training.command.files import check_regular
-from training.demonstrations.dataset import ALL, RecordedIn, check_lengths, reading
+from training.demonstrations.dataset import ALL, RecordedIn, check_lengths, identity_of, reading
 from training.demonstrations.format import FORMAT, ArraySpec
 from training.demonstrations.reader import group_at, names_in, text_of
 from training.io.state_files import plain_json
@@ -88,6 +88,10 @@ class RobomimicSource:
     def mask(self, name: str) -> list[int]:
         """See `Source`; robomimic's own masks."""
         return list(self._masks[name])
+
+    def identity(self, train: Sequence[int], valid: Sequence[int]) -> str:
+        """See `Source`."""
+        return identity_of(self, train, valid)
 
     def read(self, episode: int, key: str, steps: slice = ALL) -> NDArray[Any]:
         """See `Source`."""
