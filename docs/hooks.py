@@ -52,6 +52,8 @@ API = {
 """Public modules of each package, "" for itself; what is public of them is in `__all__`."""
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 CODE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
+BADGE = re.compile(r"^\[!\[.*\n\n?", re.MULTILINE)
+"""The state of a workflow on the repository's host."""
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
@@ -82,7 +84,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     path = page.file.src_uri
     if path == HOME:
         pages = markdown.replace("# Pages", "## Pages", 1)
-        readme = (ROOT / HOME).read_text(encoding="utf-8")
+        readme = BADGE.sub("", (ROOT / HOME).read_text(encoding="utf-8"))
         return f"{in_site(readme, HOME, path)}\n\n{in_site(pages, f'docs/{HOME}', path)}"
     if path.startswith("api/"):
         return markdown

@@ -80,6 +80,21 @@ def test_the_installed_version_is_that_of_the_sources():
     assert installed == PROJECT["project"]["version"], "install again: pip install -e ."
 
 
+def test_the_workflow_runs_the_checks_on_the_versions_that_are_declared():
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    used = [step["uses"] for step in steps if "uses" in step]
+    assert [
+        name for name in used if not re.fullmatch(r"actions/[\w-]+@(v\d+|[0-9a-f]{40})", name)
+    ] == []
+    ran = "\n".join(step.get("run", "") for step in steps)
+    for line in ("ruff check .", "ruff format --check .", "mypy", "pytest", "pip check"):
+        assert re.search(rf"^{re.escape(line)}$", ran, re.MULTILINE), line
+    versions = workflow["jobs"]["suite"]["strategy"]["matrix"]["python"]
+    declared = [name.rpartition(" ")[2] for name in PROJECT["project"]["classifiers"]]
+    assert versions == [name for name in declared if re.fullmatch(r"3\.\d+", name)]
+
+
 def test_what_is_cited_is_this_project():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert foveate.__version__ == PROJECT["project"]["version"]
@@ -188,7 +203,9 @@ def test_every_page_is_listed():
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(document):
     links = re.findall(r"\]\(([^)#\s]+)\)", document.read_text())
-    local = [link for link in links if "://" not in link]
+    host = "../../actions/workflows/"  # relative to README's page on the repository's host
+    local = [link.replace(host, ".github/workflows/").removesuffix("/badge.svg") for link in links]
+    local = [link for link in local if "://" not in link]
     assert [link for link in local if not (document.parent / link).exists()] == []
 
 

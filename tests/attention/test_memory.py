@@ -404,7 +404,7 @@ def test_unrolled_forgetting_is_exact_from_0_to_1_with_its_gradient(
         return outputs.detach().double(), gradient[:, 1:].double()
 
     expected, gradient = run(torch.float64, at_once=False)
-    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 2e-4)):
+    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 4e-4)):
         for at_once in (False, True):
             outputs, found = run(dtype, at_once)
             assert (
