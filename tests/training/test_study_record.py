@@ -245,7 +245,7 @@ def with_facts(record, change):
         (lambda f: f["runs"]["an-arm-s0"].update({"../x": ""}), "a run has no file ../x"),
         (lambda f: f["evaluations"].update({"b": {}}), "no episodes of b"),
         (lambda f: f["numbers"].update({"an-arm-s0": [["a"]]}), "numbers"),
-        (lambda f: f["tables"].update({EPISODES: "0"}), "another table"),
+        (lambda f: f["tables"].update({EPISODES: "0"}), "is not the table"),
         (lambda f: f.update({"more": 1}), "more"),
         (lambda f: f.update(gaze={"a": "\ud800"}), "facts.json.xz is damaged"),
         (lambda f: f.update(evaluations={"a": [[]]}), "facts.json.xz is damaged"),
