@@ -157,8 +157,7 @@ def bidirectional(features: StreamedMap, tokens: Prepared) -> Tensor:
 def _batches(tokens: Prepared, width: int) -> Iterator[Prepared]:
     """Split a batch (batch, heads, L, d) into parts whose features fit the cache for CHUNK tokens.
 
-    The batch is not split if `rows_at_once` is None or the shape is another.
-    """
+    The batch is not split if `rows_at_once` is None or the tokens have another shape."""
     x, y, values = tokens[:3]
     unsplit = rows_at_once(width, x) is None  # first: an exported batch size may be dynamic
     if unsplit or x.ndim < 4 or not len(x) == len(y) == len(values):

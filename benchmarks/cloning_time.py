@@ -2,10 +2,9 @@
 
     python -m benchmarks.cloning_time [--batch 128] [--rounds 5]
 
-A batch's gradient is summed over parts. Small parts keep what the backward pass needs in the
+A batch's gradient is summed over parts. Small parts keep the data of the backward pass in the
 cache; very small ones pay for more calls. Sizes are timed in turn, round after round, on random
-observations; medians in milliseconds.
-"""
+observations; medians in milliseconds."""
 
 import time
 from functools import partial

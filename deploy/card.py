@@ -19,7 +19,7 @@ class Facts:
     settings: Mapping[str, Any]
     """Settings of the policy."""
     training: Mapping[str, Any]
-    """Rows of a table: how and on what it was trained."""
+    """Rows of a table on the training."""
     success: Mapping[str, str]
     """Source of the figures, and the figures."""
     flops: int

@@ -26,8 +26,8 @@ def contract(
         step: the graph.
         env: environment of the policy; its geometry and signals, if it has them, are included.
         rate_hz: decisions a second; None: not known.
-        outside: what the runtime does with observed numbers out of bounds, one of `OUTSIDE`.
-        Invalid values of discrete inputs (Discrete, MultiDiscrete, MultiBinary) are always refused.
+        outside: treatment of observed numbers out of bounds, one of `OUTSIDE`. Invalid values of
+        discrete inputs (Discrete, MultiDiscrete, MultiBinary) are always refused.
     """
     own = env.unwrapped
     signals = [asdict(one) for one in getattr(own, "signals", ())]

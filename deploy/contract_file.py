@@ -77,7 +77,7 @@ def read_contract(folder: Path) -> Contract:
     """The contract of a folder.
 
     Raises:
-        ValueError: one sentence, for what is none.
+        ValueError: one sentence, for an invalid contract.
     """
     path = folder / CONTRACT
     text = read_file(folder, CONTRACT, _LARGEST_JSON)

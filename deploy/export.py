@@ -64,8 +64,8 @@ def _parser() -> ArgumentParser:
         "export is rewritten",
     )  # fmt: skip
     parser.add_argument(
-        "--weights", choices=WEIGHTS, default="float32", help="what trained weights are stored in; "
-        "of others than float32 measure the success, too (default %(default)s)",
+        "--weights", choices=WEIGHTS, default="float32", help="storage type of trained "
+        "weights; with types other than float32, also measure the success (default %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--observations",
@@ -74,8 +74,8 @@ def _parser() -> ArgumentParser:
         help="decisions that are compared (default %(default)s)",
     )
     parser.add_argument(
-        "--seed", type=int, default=EVALUATION_SEED, help="of the first of their episodes, and of "
-        "the model's own (default %(default)s)",
+        "--seed", type=int, default=EVALUATION_SEED, help="first seed of the compared "
+        "episodes, and of those of --episodes (default %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--episodes",
@@ -94,9 +94,9 @@ def _parser() -> ArgumentParser:
         help="evaluation.json that holds this policy; the card shows its success",
     )
     parser.add_argument(
-        "--outside", choices=OUTSIDE, default="pass", help="what deploy.runtime does with observed "
-        "numbers out of the space's bounds: pass them on, as in training, clip or refuse them "
-        "(default %(default)s)",
+        "--outside", choices=OUTSIDE, default="pass", help="treatment of observed numbers out "
+        "of the space's bounds in deploy.runtime: pass them on, as in training, clip or refuse "
+        "them (default %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--licence", metavar="TEXT", help="licence of the weights, for the card (default that of a "
@@ -113,7 +113,7 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--repair",
         choices=get_args(Repair),
-        help="repair of depth images in place of the policy's: an export does none",
+        help="repair of depth images in place of the policy's; exports need none",
     )
     parser.add_argument(
         "--custom", "--own", metavar="MODULE:CLASS", type=admitted, action="append", default=[],

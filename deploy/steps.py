@@ -35,8 +35,8 @@ class Step(nn.Module):
     Attributes:
         parts: of the observation, by name.
         initial: states at the beginning of an episode, by the names of inputs.
-        plan: of a search, kind and count of what it draws, in order.
-        seed: of those random numbers at the beginning of an episode.
+        plan: of a search, kind and count of its draws, in order. seed: of those random numbers at
+        the beginning of an episode.
     """
 
     def __init__(
@@ -149,8 +149,8 @@ def step_of(policy: nn.Module, observation_space: Any, action_space: Any) -> Ste
         )
     if isinstance(policy, PlaceMemoryPolicy) and policy.config.memory == "exact":
         raise ValueError(
-            "memory must be linear, grid, gru or none in an export, got exact, whose state grows "
-            "with what was seen"
+            "memory must be linear, grid, gru or none in an export, got exact, whose state "
+            "grows with the number of frames"
         )
     if isinstance(policy, SeeingPolicy) and policy.repair is not None:
         raise ValueError(

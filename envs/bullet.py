@@ -22,7 +22,7 @@ from foveate_extras import needs
 
 @contextmanager
 def _quiet_stderr() -> Iterator[None]:
-    """Discard what a C library prints while it is loaded."""
+    """Discard the output of a C library while it is loaded."""
     saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)

@@ -95,7 +95,7 @@ class CameraReader:
         space: observation space of the images: a Box (height, width), (height, width, 3 or 1),
             (3 or 1, height, width), or (cameras, height, width) of depth.
         sources: see `frames_of`; one, or one for each camera of the space.
-        kind: what the numbers are; None: colour where the space has 3 channels, grey where it is of
+        kind: kind of the images; None: colour where the space has 3 channels, grey where it is of
             bytes, else depth.
         calibration: calibration used to undistort the images; None: no undistortion.
         fov_deg: crop to this field of view over the height, which needs a calibration.

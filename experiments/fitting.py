@@ -286,7 +286,8 @@ def _load(
         there, here = (tuple(s[name].shape) if name in s else "absent" for s in (given, own))
         if there != here:
             raise UserError(
-                f"{path} is another model's: tensor {name} is {there} there, where {here} is needed"
+                f"{path} is of another model: tensor {name} is {there} there, where {here} is "
+                f"needed"
             )
     model.load_state_dict(given)
     return saved, tensors

@@ -197,7 +197,7 @@ class ListopsConfig(TransformerConfig):
 
 
 class TextTransformer(nn.Module):
-    """Tokens and their places, blocks, and what is classified: the first token or the mean."""
+    """Tokens and their positions, blocks, and a classifier of the first token or of the mean."""
 
     places: Tensor
     """(longest, width)"""

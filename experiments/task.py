@@ -49,4 +49,4 @@ class Task:
     """Finds the data for settings in a folder, or raises UserError; ValueError where the settings
     do not fit."""
     measures: tuple[Measure, ...]
-    """The first is what the task is judged by."""
+    """The first is the main measure of the task."""

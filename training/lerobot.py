@@ -45,7 +45,7 @@ def _parser() -> ArgumentParser:
         "a checkpoint or a shipped policy's name, which plays --episodes",
     )  # fmt: skip
     parser.add_argument("--out", metavar="DIR", required=True, help="the dataset; a new directory")
-    task = "what is done, in words (default: the environment's id)"
+    task = "description of the task (default: the environment's id)"
     parser.add_argument("--task", metavar="WORDS", help=task)
     rate = "steps a second, where the environment does not say how many"
     parser.add_argument("--fps", type=number(float, 1e-6, 1e6), help=rate)

@@ -244,7 +244,7 @@ class Algorithm(BaseAlgorithm, Generic[C]):
             saved = check(self.Saved, state, path)
             self.progress = check(self.Progress, state.get("progress"), path, "progress.")
         except UserError as error:
-            raise UserError(f"{error}; it may be another trainer's") from None
+            raise UserError(f"{error}; it may be of another trainer") from None
         self.restore(start, saved)
         if self.saved_optimiser is not None:
             count = saved.optimiser_tensors
@@ -427,8 +427,7 @@ def train(config: JobConfig, run: str | Path) -> None:
     that it holds.
 
     What the configuration names as "module:Class" is imported. UserError when the run cannot start
-    or resume, or stops; what is done is kept, after an interrupt too.
-    """
+    or resume, or stops; finished iterations are kept, also after an interrupt."""
     from policies.common.plugins import admit
 
     run, start = Path(run), None

@@ -48,7 +48,7 @@ def _parser() -> ArgumentParser:
     text = "images to replace (default: all of the observation)"
     listed: dict[str, Any] = {"nargs": "+", "metavar": "KEY", "action": "extend", "default": []}
     parser.add_argument("--images", **listed, help=text)
-    text = "what is shown in their place (default: all); swap and freeze decide"
+    text = "the images that replace them (default: all); swap and freeze decide"
     kinds: dict[str, Any] = {"choices": INTERVENTIONS, "default": INTERVENTIONS}
     parser.add_argument("--interventions", nargs="+", **kinds, help=text)
     text = "share of the margin over the floor: a smaller loss is none (default %(default)s)"

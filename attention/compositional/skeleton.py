@@ -81,7 +81,7 @@ class Skeleton:
         outputs = [name for name in order if name not in used]
         if len(outputs) != 1:
             raise ValueError(
-                "exactly one node must be no other's input, the output, got "
+                "exactly one node, the output, must not be an input of another node, got "
                 + ", ".join(sorted(outputs))
             )
 

@@ -21,8 +21,8 @@ _Three = tuple[np.float32, np.float32, np.float32]
 _ZERO, _ONE, _TWO = np.float32(0), np.float32(1), np.float32(2)
 _AMBIENT, _DIFFUSE, _SPECULAR = np.float32(0.6), np.float32(0.35), np.float32(0.05)
 _SHARPNESS = _TWO
-"""Power of the highlight. It is an argument of what is compiled: a constant would be multiplied
-out, and rounded otherwise."""
+"""Power of the highlight. It is an argument of the compiled function: a constant would be
+multiplied out, and rounded otherwise."""
 _THINNEST_PX = 1e-2
 """Twice the area of the least triangle that is drawn, in pixels."""
 

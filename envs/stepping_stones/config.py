@@ -148,9 +148,9 @@ class SteppingStonesConfig:
         self._check_poses()
         if self.action_legs == "lifting" and (self.decide != "lift_off" or self.commands_twist):
             raise ValueError(
-                "action_legs = lifting needs decide = lift_off and a straight path that is walked "
-                f"ahead, got decide = {self.decide}, path_turn = {self.path_turn} and walk_back = "
-                f"{str(self.walk_back).lower()}"
+                "action_legs = lifting needs decide = lift_off and a straight path without the "
+                f"way back, got decide = {self.decide}, path_turn = {self.path_turn} and "
+                f"walk_back = {str(self.walk_back).lower()}"
             )
         if self.margin_across and self.commands_twist:
             raise ValueError(

@@ -140,7 +140,7 @@ def _keys(config: SteppingStonesConfig) -> dict[str, tuple[str, ...]]:
 
 
 def _geometry(config: SteppingStonesConfig, chosen: Mapping[str, CameraConfig]) -> Geometry:
-    """The cameras in the base frame, and what the robot's actions do.
+    """The cameras in the base frame, and the meaning of the robot's actions.
 
     Args:
         config: the environment's settings.

@@ -71,7 +71,7 @@ class BodyCommand(NamedTuple):
 
 @dataclass(frozen=True)
 class MpcWeights:
-    """Quadratic weights on the state error and on the forces: what their squares cost a step."""
+    """Quadratic weights on the state error and on the forces: costs of their squares per step."""
 
     euler: tuple[float, float, float] = (5.0, 5.0, 0.2)
     position: tuple[float, float, float] = (0.0, 0.0, 10.0)
@@ -89,8 +89,8 @@ class _Horizon(NamedTuple):
         velocity_gram, position_gram: (B, B) their products, summed over the steps.
         velocity_weight: (6,) of rates and velocity.
         position_weight: (6,) of attitude and position.
-        force_cost: (B,) what the square of a force costs.
-        lightness: (4,) one over the principal inertias and the mass.
+        force_cost: (B,) cost of the square of a force. lightness: (4,) one over the principal
+        inertias and the mass.
     """
 
     time_s: Floats

@@ -67,8 +67,7 @@ class TwistLocomotion(Locomotion):
 
     Args:
         measurement: the sensors at the start.
-        command: what is commanded until the first decision.
-        gait: its clock starts at 0.
+        command: the command until the first decision. gait: its clock starts at 0.
 
     Attributes:
         odometry_m: Estimated displacement (2,) in the world: the integrated velocity.

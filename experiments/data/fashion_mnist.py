@@ -97,8 +97,7 @@ def split(
 def read_idx(path: Path) -> NDArray[np.uint8]:
     """The array of an IDX file, with the shape given in its header; gzipped or not.
 
-    Raises UserError if the file is damaged, larger than any such set, or of other numbers.
-    """
+    Raises UserError if the file is damaged, too large, or of another type."""
     data = read_unpacked(path, _MOST_BYTES)
     if len(data) < 4 or data[:3] != b"\0\0\x08" or len(data) < 4 + 4 * data[3]:
         raise UserError(

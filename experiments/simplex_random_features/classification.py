@@ -8,8 +8,7 @@ share of training rows (experiments/data/uci.py), so its tables should come out 
 The printed errors are what about 10,000 draws (Table 2) and 4,000 draws (Table 3) give here, not
 the 500 that the paper names. The Chefs' Random Tables give no errors, and their encoding,
 validation rows, grid of bandwidths and the inputs that parameters are fitted to are unknown: that
-table shows what the maps do under one stated protocol.
-"""
+table compares the maps under one stated protocol."""
 
 import sys
 from collections.abc import Sequence

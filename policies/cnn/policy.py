@@ -25,9 +25,9 @@ class Convolutions(nn.Module):
     """Convolutions over images of one size, each with a ReLU, and all outputs as one vector.
 
     Args:
-        shape: channels, height and width of what is convolved.
-        layers: channels, kernel size and stride of each convolution.
-        generator: source of the initial weights, of variance 2 / inputs (He et al. 2015).
+        shape: channels, height and width of the convolved images. layers: channels, kernel size and
+        stride of each convolution. generator: source of the initial weights, of variance 2 / inputs
+        (He et al. 2015).
 
     Raises:
         ValueError: for images that are smaller than a kernel.
@@ -101,7 +101,7 @@ class CNNPolicy(SeeingPolicy):
         self.controller = self.dense(generator)
 
     def described(self) -> list[str]:
-        """What the policy made of its settings and spaces, a few words each."""
+        """The policy's choices by its settings and spaces, a few words each."""
         layers = [
             " ".join(f"{channels}x{kernel}x{kernel}" for channels, kernel, _ in one)
             for one in (self.config.layers(*shape[1:]) for _, shape in self.inputs.cut)

@@ -112,7 +112,7 @@ class SeeingPolicy(Rebuilt):
         return made
 
     def described(self) -> list[str]:
-        """What the policy made of its settings and spaces, a few words each."""
+        """The policy's choices by its settings and spaces, a few words each."""
         images = [
             f"{i.shape[1]} x {i.shape[2]} x {i.count * i.shape[0]}" for i in self.inputs.images
         ]

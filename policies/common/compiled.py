@@ -26,7 +26,8 @@ from attention.components import is_watched
 from policies.common.normaliser import RunningNormaliser
 
 AFTER = 200
-"""Default number of eager decisions before tracing, which costs about what it saves in as many."""
+"""Default number of eager decisions before tracing, whose cost is the saving of about as many
+traced decisions."""
 MOST_TRACES = 32
 """Traces that one process makes. PyTorch keeps each as long as the process lives: 2 to 5 MB for an
 implicit attention policy, 21 MB for a Vision-Performer's search (PyTorch 2.13)."""

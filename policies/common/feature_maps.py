@@ -94,7 +94,7 @@ def map_prefixes(policy: nn.Module) -> tuple[str, ...]:
 
 
 def map_state(policy: nn.Module) -> dict[str, Tensor]:
-    """Copies of what is stored of a policy's feature maps, by their names in its `state_dict`.
+    """Copies of the stored tensors of a policy's feature maps, by their names in its `state_dict`.
 
     `policy.load_state_dict(..., strict=False)` restores them."""
     state, maps = policy.state_dict(), map_prefixes(policy)

@@ -48,7 +48,7 @@ _IMAGE_NAMES = frozenset(
     )
 )
 _LARGEST_BOUND = 1e6
-"""Bounds beyond are none: scaled by them, what is seen would be nothing."""
+"""Larger bounds count as none: scaled by them, all images would be zero."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class LearnedSelection(nn.Module):
         score_step: logarithms of scores are rounded to multiples of this before they are compared,
             and of equal ones the first tokens are the best; 0: scores are not rounded.
         unit: whether queries and keys are normalised to length 1. If not, weights have variance 1
-            at first, and what is summed is divided by the root of `num_features` and by d^(1/4).
+            at first, and the sums are divided by the root of `num_features` and by d^(1/4).
         opposed: whether keys begin as the opposites of queries: a token scores sum_i kernel(q_i,
             -q_j), the more the less it is like the others.
     """

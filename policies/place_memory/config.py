@@ -32,7 +32,7 @@ KEY_PX = (12, 16)
 KEY_INPUTS, KEY_HIDDEN, KEY_OUTPUTS = 7, (48, 48), 3 + CUE
 """Widths of the network that learns them."""
 CHOICE_INPUTS = 10
-"""Numbers of a pixel that the choice of what is written is by."""
+"""Count of a pixel's features for the choice of the written pixels."""
 _IMAGE_SETTINGS = (
     "patch", "stride", "edges", "image_scaling", "image_crop", "image_px", "grey", "standardise",
 )  # fmt: skip

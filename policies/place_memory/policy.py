@@ -124,7 +124,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
 
     @property
     def _learns_memory(self) -> bool:
-        """Whether training changes what the memory recalls."""
+        """Whether training changes the output of the memory."""
         return self.learned is not None or isinstance(self.choice, LearnedChoice)
 
     def recalled(
@@ -336,7 +336,7 @@ def _cut(steps: Tensor, lengths: int | list[int]) -> Sequence[Tensor]:
 
 
 def _detached(state: Any) -> Any:
-    """A tensor, or a NamedTuple of such, without gradients."""
+    """A tensor, or a NamedTuple of tensors, without gradients."""
     if isinstance(state, Tensor):
         return state.detach() if state.requires_grad else state
     return type(state)(*map(_detached, state))

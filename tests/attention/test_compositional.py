@@ -386,7 +386,7 @@ def node(*inputs: str, activation: Any = "relu") -> dict[str, Any]:
         ({"inputs": X, "nodes": {"u": node("x", "v"), "v": node("u")}},
          "nodes must form no cycle, got "),
         ({"inputs": X, "nodes": {"u": node("x"), "v": node("x")}},
-         "exactly one node must be no other's input, the output, got u, v"),
+         "exactly one node, the output, must not be an input of another node, got u, v"),
     ],
 )  # fmt: skip
 def test_bad_plain_data(data, message):

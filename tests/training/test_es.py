@@ -178,7 +178,7 @@ def test_resume_refuses_a_checkpoint_without_its_state(job, tmp_path, capsys):
     for search, found, sentence in (
         ({}, state, "holds another searcher: tensor center is absent there"),
         (other.search, other.state, "holds another searcher: tensor stdev is absent there"),
-        (saved.search, lacking, "search is missing; it may be another trainer's"),
+        (saved.search, lacking, "search is missing; it may be of another trainer"),
     ):
         checkpoint.save(saved.path, saved.policy, search, saved.config, found)
         refused(capsys, es, ["--resume", str(run)], f"{saved.path} ", sentence)

@@ -79,7 +79,7 @@ class TrainerContract(ResumeContract):
         for state, sentence in (
             ({}, "holds no progress of a run, so none can be resumed from it"),
             ({"progress": {"iteration": "3"}}, "holds no progress of a run"),
-            ({"progress": {**last, "other": 1}}, "may be another trainer's"),
+            ({"progress": {**last, "other": 1}}, "may be of another trainer"),
         ):
             checkpoint.save(saved.path, saved.policy, saved.search, saved.config, state)
             refused(capsys, lambda words: self.resume(copy), [], f"{saved.path} ", sentence)

@@ -27,7 +27,7 @@ class BCConfig(JobConfig):
     """Part of the observation, or `action`, by name in these files, as in {observation.images.top:
     camera, observation.state: proprio}; parts without one are matched by name."""
     demonstrations_rate_hz: float | None = Field(default=None, gt=0, le=1e6)
-    """Steps a second of the demonstrations, in place of what their files say."""
+    """Steps per second of the demonstrations, in place of the rate in their files."""
     iterations: int = Field(default=3, ge=1, le=10**9)
     """Rounds: train on everything collected, then collect rollouts of the policy."""
     expert_episodes: int = Field(default=40, ge=2, le=10**5)

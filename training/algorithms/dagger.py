@@ -47,7 +47,7 @@ from training.runner import Algorithm, Progress
 DATA = "data"
 _ROLLOUTS, _BATCHES = 0, 1
 PART = 16
-"""Decisions whose gradient is computed at once: what they need stays in the cache."""
+"""Decisions whose gradient is computed at once: their data stay in the cache."""
 _CHUNK, _CHUNK_IN_ORDER = 1024, 256  # decisions validated per chunk
 
 

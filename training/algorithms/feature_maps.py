@@ -55,7 +55,7 @@ def announce(policy: nn.Module, fit_after: int | None, fitted: bool, updates: in
 
 @contextmanager
 def sound() -> Iterator[None]:
-    """UserError when the block cannot fit the maps to what was seen."""
+    """Raise UserError when the block cannot fit the maps to the observations."""
     try:
         yield
     except ValueError as error:
@@ -102,7 +102,7 @@ def check_heads(before: Any, now: Any) -> None:
     if there != here:
         raise UserError(
             f"policy.heads is {there} there, but the configured policy has {here}: where the "
-            "feature map is another, the heads must be the same"
+            f"feature map changes, the heads must be the same"
         )
 
 

@@ -227,7 +227,7 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
         return mean, length
 
     def _report(self, update: int, batch: Batch, loss: float, norm: float) -> None:
-        """Report what is wrong with a batch; raises NotFiniteError unless it is to be skipped."""
+        """Report the error of a batch; raises NotFiniteError unless it is to be skipped."""
         with self._autocast():
             found = self.policy.diagnose(batch.rgb, batch.pose)
         facts = {

@@ -34,7 +34,7 @@ from training.io.config import UserError
 from training.io.fingerprint import sha256_of
 
 Layout = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
-"""Shape and type of what is stored of a decision, by its name in a file."""
+"""Shape and type of the arrays that are stored for a decision, by name in a file."""
 _ACTIONS, _HELD_OUT, _PART = "actions", "held_out", "observation/"
 _TAKEN, _STARTS = "taken", "starts"
 _BEFORE = {"depth_m": "depth", "proprio": "proprio"}

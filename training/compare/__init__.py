@@ -1,1 +1,1 @@
-"""The parts of `training.study`: what a study is, makes, measures and shows."""
+"""The parts of `training.study`: configuration, jobs, results and page of a study."""

@@ -143,7 +143,8 @@ class StudyConfig:
     compare_stages: bool = False
     """Evaluate the headline variant's earlier stages too: what each stage brings."""
     demonstrations: str | None = None
-    """Arguments of `python -m training.demos` that records what the stages clone; null: none."""
+    """Arguments of `python -m training.demos`, which records the demonstrations that the stages
+    clone; null: none."""
     workers: int | None = Field(default=None, ge=1, le=4096)
     """Episodes run at the same time, in training and evaluation; null: the stages' own number, and
     one in evaluations."""

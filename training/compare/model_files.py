@@ -48,7 +48,7 @@ class ModelFileJob(Job):
     suffix: ClassVar[str]
     """How their names end."""
     words: ClassVar[str]
-    """The label, {} for the run."""
+    """Label of the job, with {} for the run."""
 
     @classmethod
     def path_of(cls, run: Path) -> Path:
@@ -109,7 +109,7 @@ class PolicyJob(ModelFileJob):
 
 
 class GazeJob(ModelFileJob):
-    """The tokens and pixels that the policy of a run keeps of what the oracle sees."""
+    """The tokens and pixels that the policy of a run keeps of the oracle's observations."""
 
     folder, suffix, words = "gaze", ".json", "measure the gaze of {}"
     episodes = 4

@@ -60,7 +60,7 @@ class Scores:
 
     @property
     def outcomes(self) -> np.ndarray:
-        """(seeds, scenes): what the task is judged by first."""
+        """(seeds, scenes): the task's first outcome, or success."""
         return self.successes if self.measured is None else self.measured
 
     @property

@@ -125,7 +125,7 @@ def best_pairs(results: Results) -> Pairs:
 
 
 def best(results: Results, pairs: Pairs) -> Table | None:
-    """Reward and what the task is judged by, of all seeds and of the best; None without any."""
+    """Reward and the task's outcome, of all seeds and of the best; None without any."""
     rows = []
     for name, kept in pairs.items():
         scores = results.by_seed(name)
@@ -417,7 +417,7 @@ _SPENT = {
 
 
 def budget(results: Results) -> tuple[Table, str] | None:
-    """The effort of finished runs, by variant and stage, and a sentence on what was the same."""
+    """The effort of finished runs, by variant and stage, and a sentence on what they share."""
     rows = []
     same: dict[str, bool] = {}
     for stage, settings in enumerate(results.study.stages):

@@ -243,8 +243,8 @@ class Dataset:
         settings: its settings.
         keys: part of the observation, or "action", by name in the files; parts without one are
             matched by name.
-        rate_hz: steps per second, in place of what the files say.
-        held_out: share of the episodes held out where the files have no split, evenly spread, at
+        rate_hz: steps per second, in place of the files' rate. held_out: share of the episodes held
+        out where the files have no split, evenly spread, at
             least one.
 
     Raises:
@@ -297,7 +297,7 @@ class Dataset:
         return self._within(part, values, episode) if self._bounded(part) else values
 
     def describe(self) -> str:
-        """What is cloned, in one line."""
+        """The cloned dataset, in one line."""
         names = [f"{key} as {part}" for part, key in self.keys.items() if key != part]
         rate = self.source.rate_hz
         at = f" at {rate:g} Hz" if rate else ""

@@ -237,9 +237,8 @@ def read_demo(directory: Path, number: int, wanted: Recording | None = None) -> 
 def verify_demo(directory: Path, number: int, wanted: Recording) -> int:
     """Read every chunk of an episode through HDF5, as other programs do; its number of steps.
 
-    HDF5 checks each chunk's Fletcher-32, zlib the Adler-32 of what it unpacks, `read_demo` the
-    rest. Raises UserError for the first error.
-    """
+    HDF5 checks each chunk's Fletcher-32, zlib the Adler-32 of the unpacked data, `read_demo` the
+    rest. Raises UserError for the first error."""
     demo = read_demo(directory, number, wanted)
     with _open(demo.path) as file:
         for key in demo.frames:

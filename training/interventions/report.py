@@ -34,8 +34,8 @@ from training.reports.html import (
 ALL = "all"
 """The name of all images together."""
 DECIDING = ("swap", "freeze")
-"""They show images that the policy could have seen; what it does with others shows no more than
-that it has never seen such."""
+"""These show images that the policy could have observed; its actions on other images show no more
+than that it has never seen such."""
 _MEANING = {
     "swap": "the images of another episode, step by step",
     "freeze": "the first image, all the time",
@@ -103,7 +103,7 @@ class Loss:
     lost_share: float | None
     """Share of what there is to lose."""
     p: float
-    """Chance of such a loss where the images do not matter, by random signs, one-sided."""
+    """p-value of the loss if the images do not matter, by random signs, one-sided."""
     p_corrected: float | None
     """Corrected for all tests of the verdict; None for an intervention that does not decide."""
     acted_otherwise: int

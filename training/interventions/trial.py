@@ -36,7 +36,7 @@ from training.interventions.report import ALL, Play, Report, Scene, report
 from training.io.config import UserError
 
 EPISODES, SMALLEST_LOSS = 20, 0.2
-"""Scenes of a test, and the share of what a policy has that counts as lost, by default."""
+"""Default number of scenes of a test, and default share of the gain whose loss matters."""
 
 
 @dataclass(frozen=True)

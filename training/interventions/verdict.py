@@ -37,9 +37,9 @@ class Evidence:
     lost: NDArray[np.float64]
     """Loss of reward in each scene, (scenes,)."""
     to_lose: float | None
-    """How far the policy lies above the floor; None if it does not or may not."""
+    """Gain of the policy over the floor; None if it is not certainly positive."""
     p: float
-    """Chance of such a loss for a policy that does not look, corrected for all tests."""
+    """p-value of the loss for a policy that does not use its images, corrected for all tests."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class ArgumentParser(argparse.ArgumentParser):
     """argparse whose errors are UserErrors, like every other mistake on a command line."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise the UserError; it suggests what a misspelled option or choice probably means."""
+        """Raise the UserError; it suggests the likely spelling of a misspelled option or choice."""
         options = [name for action in self._actions for name in action.option_strings]
         choice = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
         option = re.match(r"unrecognized arguments: .*?(--[^\s=]+)", message)

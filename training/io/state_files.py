@@ -60,8 +60,7 @@ def read_json(cls: type[T], path: Path) -> T:
 def check(cls: type[T], data: Any, path: Path, prefix: str = "") -> T:
     """A `cls` from plain data that a file holds, under the dotted key `prefix` if one is given.
 
-    UserError names the file, the key and what is wrong.
-    """
+    Raise UserError, which names the file, the key and the error."""
     if not isinstance(data, dict):
         what = f"{prefix.removesuffix('.')} is" if prefix else "it is"
         raise UserError(

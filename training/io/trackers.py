@@ -110,9 +110,8 @@ class _Wandb:
     """Weights & Biases, offline: folders below `wandb/` of the run directory.
 
     Each process that resumes a run writes a separate folder under the same id, so that
-    `wandb sync` makes one run of them. wandb buffers what it writes, so the folder of a killed
-    process is truncated: it is set aside, and its values are written again.
-    """
+    `wandb sync` makes one run of them. wandb buffers its output, so the folder of a killed process
+    is truncated: it is set aside, and its values are written again."""
 
     _DONE = "closed.json"
 

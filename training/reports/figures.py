@@ -207,9 +207,8 @@ def draw_bars(
     Args:
         bars: the rows.
         title: of the figure.
-        xlabel: what the values are.
-        across: levels to compare with, by name.
-        beside: heading of the column at the right.
+        xlabel: label of the values. across: levels to compare with, by name. beside: heading of the
+        column at the right.
     """
     figure, axis = _single(xlabel, "", 8.2, 0.9 + 0.24 * len(bars))
     dress(axis, size=9)

@@ -56,9 +56,8 @@ def page(
     Args:
         title: its heading.
         first: the figure that it opens with.
-        verdict: at most three lines on what was found.
-        sections: in order; None is left out, and so is one without parts.
-        scene: an image of the task, WebP in base64.
+        verdict: at most three lines on the findings. sections: in order; None is left out, and so
+        is one without parts. scene: an image of the task, WebP in base64.
     """
     filled = [(one, [part for part in one.parts if part]) for one in sections if one is not None]
     shown = [one._replace(parts=parts) for one, parts in filled if parts]
@@ -145,7 +144,7 @@ class Table(NamedTuple):
 
 
 Column = tuple[str, str, Callable[[Any], Any]]
-"""Title, unit or remark, and what a row's cell shows."""
+"""Title, unit or remark, and the content of a row's cell."""
 
 
 def table_of(columns: Sequence[Column], rows: Iterable[Any], text: int = -1) -> Table:

@@ -201,7 +201,7 @@ def _whole_blocks(length: int) -> int:
 STONE, HOLE = np.array([226.0, 218.0, 200.0]), np.array([30.0, 90.0, 220.0])
 """Colours of a share of holes of 0 and of 1."""
 DIMMED = 0.5
-"""Brightness of what the camera does not see now."""
+"""Brightness of places that the camera does not see now."""
 _GREY, _FOOT = (160, 160, 165), (255, 190, 0)
 _ABOVE, _STRIP, _BELOW = 50, 30, 64  # heights of the panel's parts
 _TEXT, _TITLE_TEXT = 13, 15
@@ -216,7 +216,8 @@ _Column = Callable[[float], int]
 
 
 def ground_image(ground: RememberedGround) -> np.ndarray:
-    """The map alone, a pixel a place: (rows, places, 3) uint8, what is left of the robot up."""
+    """The map alone, one pixel per place: (rows, places, 3) uint8, with the robot's left at the
+    top."""
     light = np.where(ground.seen, 1.0, DIMMED)[..., None]
     return np.asarray((light * _coloured(ground.shares))[::-1], np.uint8)
 

@@ -46,8 +46,8 @@ class Scene:
             )
 
     def frame(self, observation: Any, policy: Policy, caption: str) -> NDArray[np.uint8]:
-        """A frame (height, width, 3) with what the policy saw in an observation, and below it what
-        it remembers."""
+        """A frame (height, width, 3) with the policy's images of an observation, and its memory
+        below."""
         frame = self._frame(observation, policy, caption)
         ask = getattr(policy, "remembered", None)
         ground = ask(observation) if callable(ask) else None

@@ -1,4 +1,4 @@
-"""Videos and stills of an episode, with what the policy sees and attends to.
+"""Videos and stills of an episode, with the images and the attention of the policy.
 
 OpenCV encodes them. Its wheels have no H.264 encoder because the free one is under the GPL, so .mp4
 files use VP9.
