@@ -77,7 +77,7 @@ def k_means(points: Tensor, clusters: int, seed: int) -> Tensor:
 
     if len(points) < clusters:
         raise ValueError(
-            f"fit needs at least {clusters} tokens for as many clusters, got {len(points)}"
+            f"fit needs at least {clusters} tokens, one for each cluster, got {len(points)}"
         )
     means = KMeans(clusters, n_init=10, random_state=seed % 2**32)
     with threadpool_limits(1):  # several threads would change the order of the sums

@@ -50,7 +50,7 @@ class PPOConfig(JobConfig):
     """Whether each step is also learned from with left and right exchanged, by the environment's
     `mirror`."""
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
-    """Bias against variance of advantages; 1: returns less values."""
+    """Lambda of generalised advantage estimation, between low variance (0) and low bias (1)."""
     clip_range: float = Field(default=0.2, gt=0, le=1e6)
     """Clipping range of the ratio of new and old probabilities."""
     ent_coef: float = Field(default=0.0, ge=0, le=1e6)
