@@ -236,9 +236,14 @@ class PartsHead(BinnedHead):
         each = (bins,) * len(space.bins) if isinstance(bins, int) else bins
         super().__init__(space, space.bins if each is None else each)
         self._parts = space
+        self.described += f", in {len(space.slices)} parts"
 
     def given(self, action: Tensor) -> Any:
         return self._parts.nested(super().given(action))
+
+    def flat(self, action: Any) -> NDArray[Any]:
+        """The numbers (coded,) of an action in the environment's format."""
+        return self._parts.joined(action)
 
 
 def binned(chosen: Tensor, count: int) -> Tensor:

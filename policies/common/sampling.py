@@ -8,7 +8,7 @@ from torch import Tensor
 
 from policies.common.base_policy import SeeingPolicy
 from policies.common.compiled import CompiledDecision
-from policies.common.heads import Decision
+from policies.common.heads import Decision, PartsHead
 
 
 def draw(
@@ -44,13 +44,15 @@ def _drawn(
     return torch.cat([*(one.to(means.dtype) for one in chosen), means], -1)
 
 
-def take(policy: SeeingPolicy, sample: Tensor, choices: int) -> Any:
-    """The action of a sample (1, choices + numbers), in the environment's format; it becomes the
-    policy's previous action."""
+def take(policy: SeeingPolicy, sample: Tensor, choices: int) -> tuple[Any, Tensor]:
+    """The action of a sample (1, choices + numbers), in the environment's format and as a tensor
+    (1, ...); it becomes the policy's previous action."""
     head = policy.head
     action = head.given(head.explored(sample[:, :choices].long(), sample[:, choices:])[0])
-    policy.took(torch.as_tensor(action).unsqueeze(0))
-    return action
+    numbers = head.flat(action) if isinstance(head, PartsHead) else action
+    taken = torch.as_tensor(numbers).unsqueeze(0)
+    policy.took(taken)
+    return action, taken
 
 
 class Sampled:
@@ -92,7 +94,8 @@ class Sampled:
             else:
                 seen = self.policy.seen(observation)
                 *choices, means = self._compiled(self.policy, self._decided, seen)
-            return take(self.policy, _drawn(choices, means, None, self._generator), len(choices))
+            sample = _drawn(choices, means, None, self._generator)
+            return take(self.policy, sample, len(choices))[0]
 
     def _decided(self, observations: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         return _parts(self.policy.decide(observations))

@@ -29,6 +29,16 @@ def test_an_episode_depends_on_its_seed_alone(settings):
     assert all(action in CHOICES for action in one)
 
 
+def test_an_action_of_several_parts_is_drawn():
+    arm = spaces.Dict({"move": spaces.Box(-1, 1, (2,)), "grip": spaces.Discrete(2)})
+    sampled = Sampled(build({"hidden": [4], "last_action": True}, SEEN, arm))
+    sampled.seed(0)
+    sampled.reset()
+    found = [sampled.act(GIVEN) for _ in range(20)]
+    assert all(action in arm for action in found)
+    assert {int(action["grip"]) for action in found} == {0, 1}
+
+
 def test_choices_come_as_often_as_their_probabilities():
     """2000 draws: the largest deviation of 5 shares is below 0.05 but for a chance of 1e-4."""
     policy = build({"hidden": []}, SEEN, CHOICES)

@@ -1,9 +1,12 @@
 """`--set`: one value for each setting, however it is spelled, in every command."""
 
+from pathlib import Path
+
 import pytest
 
+import configs
 from tests.helpers import refused
-from training import evaluate, flops, rollout
+from training import evaluate, flops, ppo, rollout
 from training.algorithms.es_config import load_config
 from training.analysis.agents import settings_given
 from training.command.errors import UserError
@@ -147,3 +150,19 @@ def test_a_variant_of_a_study_goes_before_its_stages_however_settings_are_spelle
     assert found == {"policy": {"keep": 0.25, "patch": [8, 8]}, "popsize": 4, "seed": 1}
     with pytest.raises(UserError, match=r"policy.keep = 0.5 and policy.keep = 0.25 are the same"):
         _in_turn({**stage, **arm})
+
+
+def test_a_preset_holds_for_its_suite_and_for_a_cnn_only_its_environment_does():
+    folder = Path(configs.__file__).parent
+    mini = folder / "minigrid.yaml"
+    same = ppo.load_config(mini, ["env_id=MiniGrid-DoorKey-8x8-v0"])
+    assert (same.policy.name, same.env["env_register"]) == ("cnn", ["minigrid"])
+    other = ppo.load_config(mini, ["env_id=CartPole-v1"])
+    assert (other.policy.name, other.env) == ("implicit_attention", {})
+    stones = folder / "stepping_stones_ppo.yaml"
+    for words in ([], ["env_id=CartPole-v1"]):
+        own = ppo.load_config(stones, words)
+        cnn = ppo.load_config(stones, [*words, "policy.name=cnn"])
+        assert (own.learning_rate, own.temperature) == (0.003, 0.1)
+        assert (cnn.learning_rate, cnn.temperature, cnn.workers) == (3e-4, 1.0, 2)
+        assert cnn.env == own.env

@@ -113,8 +113,7 @@ class _Trying:
         decision, head = self._policy.decide_one(observation), self._policy.head
         sample = draw(decision, self._log_std, self._generator, self._temperature)
         self.samples.append(sample[0].numpy())
-        action = take(self._policy, sample, len(decision.choices()))
-        taken = torch.as_tensor(action).unsqueeze(0)
+        action, taken = take(self._policy, sample, len(decision.choices()))
         coded = self._policy.config.last_action
         self.last.append(head.code(taken)[0].float().numpy() if coded else self.last[0])
         return action

@@ -5,6 +5,7 @@ Nothing here loads PyTorch, so that --help does not wait for it.
 
 import copy
 import dataclasses
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, fields
 from functools import partial
@@ -169,19 +170,24 @@ _OF_PRESET = ("policy", "searcher")
 part of it is given."""
 _OF_POLICY = ("policy", "feature_map", "num_features", "num_lambda_features", "critic")
 """Keys that belong to one kind of policy."""
+_OF_TASK = ("trainer", "env_id", *_OF_ENV, "workers", "seed")
+"""Keys of a shipped file for another kind of policy that hold for a cnn too, whose training needs
+other numbers than that of a few hundred parameters."""
 
 
 def load_job(cls: type[T], path: str | Path, overrides: Overrides) -> T:
     """A trainer's configuration, every default filled in; raises UserError if something is wrong.
 
     If `overrides` name another environment than the file, the file's environment settings and
-    curriculum are ignored, in a shipped file the policy and the searcher too; if they name another
-    kind of policy, the file's policy settings are. "module:Class" in the policy's settings is
-    imported, except from the file of a run.
+    curriculum are ignored, in a shipped file the policy and the searcher too, unless it registers a
+    suite that has both; if they name another kind of policy, the file's policy settings are, and if
+    that is cnn all of a shipped file but the environment. "module:Class" in the policy's settings
+    is imported, except from the file of a run.
     """
     data, changes = configuration.read_yaml(path), configuration.read_overrides(overrides)
     asked, own = changes.get("env_id"), data.get("env_id", getattr(cls, "env_id", ""))
-    if isinstance(asked, str) and not environments.same(asked, str(own)):
+    suite = env_settings.REGISTER in data and _suite(str(asked)) == _suite(str(own))
+    if isinstance(asked, str) and not environments.same(asked, str(own)) and not suite:
         others = {*_OF_ENV, *(_OF_PRESET if _is_shipped(Path(path)) else ())}
         others -= {"searcher"} & changes.keys()
         data = {key: value for key, value in data.items() if key not in others}
@@ -189,7 +195,11 @@ def load_job(cls: type[T], path: str | Path, overrides: Overrides) -> T:
     if asked is not None or not of_run:
         environments.find_task(str(own if asked is None else asked))
     if _another_kind(data, changes):
-        data = {key: value for key, value in data.items() if key not in _OF_POLICY}
+        convolves = _is_shipped(Path(path)) and changes["policy"].get("name") == "cnn"
+        data = {
+            key: value for key, value in data.items()
+            if key not in _OF_POLICY and (key in _OF_TASK or not convolves)
+        }  # fmt: skip
     where = source(path, overrides)
     _move(data, str(path))
     _move(changes, "--set")
@@ -232,6 +242,12 @@ def _move(data: dict[str, Any], where: str) -> None:
     configuration.fill_shorthands(data, keys, where)
     for key in env_settings.SETTINGS:
         data.pop(key, None)
+
+
+def _suite(env_id: str) -> str:
+    """The namespace of an environment's id, or its first word: ALE of ALE/Pong-v5, MiniGrid of
+    MiniGrid-DoorKey-5x5-v0."""
+    return re.split("[/-]", env_id.rpartition(":")[2])[0]
 
 
 def _another_kind(data: dict[str, Any], changes: dict[str, Any]) -> bool:
