@@ -17,6 +17,7 @@ import yaml
 import foveate
 from policies.pretrained.not_shipped import NOT_SHIPPED
 from training.io import checkpoint
+from training.io.config import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -227,6 +228,18 @@ def test_documented_commands_exist(words, capsys, monkeypatch):
     if words[0] in DEFAULT_PRESETS:
         preset, *_ = options_after(words, "--config") or [DEFAULT_PRESETS[words[0]]]
         module.load_config(ROOT / preset, options_after(words, "--set"))
+
+
+@pytest.mark.parametrize("text", blocks("yaml"), ids=lambda text: text.split("\n")[1])
+def test_documented_configurations_are_jobs(text, tmp_path):
+    (tmp_path / "job.yaml").write_text(text)
+    trainer = importlib.import_module(f"training.{yaml.safe_load(text)['trainer']}")
+    try:
+        trainer.load_config(tmp_path / "job.yaml", [])
+    except UserError as error:  # of settings that are known and fit: those errors come first
+        absent = "cannot make the environment .*: No module named|.*: there is no data/"
+        if not re.match(absent, str(error)):
+            raise
 
 
 @pytest.mark.parametrize("code", blocks("python"), ids=lambda code: code.split("\n")[0])
