@@ -46,7 +46,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "rank: the best 64 tokens, dense": {
         **_map("angular_hybrid", 8, 8), "controller": "mlp", "variant": "rank", "keep_tokens": 64,
     },
-    "masked picture, dense": {**_map("angular_hybrid", 8, 8), "controller": "mlp"},
+    "masked image, dense": {**_map("angular_hybrid", 8, 8), "controller": "mlp"},
     "no attention, votes": {"controller": "vote", "selection": "all"},
     "no attention, dense": {"controller": "mlp", "selection": "all"},
 }  # fmt: skip

@@ -35,7 +35,7 @@ from training.io.config import UserError
 from training.io.run_log import provenance
 
 SHIPPED = ("stepping_stones",)
-AS_IT_WAS = "as it was"
+UNCHANGED = "unchanged"
 CAMERAS = ("front_camera", "belly_camera")
 Change = Mapping[str, Any]
 """Settings of a camera; `moved_m` is added to its position."""
@@ -46,7 +46,7 @@ def _both(**change: Any) -> dict[str, Change]:
 
 
 POSES: dict[str, dict[str, Change]] = {
-    AS_IT_WAS: {},
+    UNCHANGED: {},
     "5 cm forward": _both(moved_m=(0.05, 0.0, 0.0)),
     "5 cm back": _both(moved_m=(-0.05, 0.0, 0.0)),
     "5 cm up": _both(moved_m=(0.0, 0.0, 0.05)),
@@ -98,11 +98,11 @@ def compared(of_agent: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Each evaluated pose against the original cameras, by name: success, the losses of success and
     reward with intervals, and the corrected p-value of the loss."""
     walked = {pose: found for pose, found in of_agent.items() if "refused" not in found}
-    before = {key: np.array(of_agent[AS_IT_WAS][key], float) for key in ("success", "reward")}
+    before = {key: np.array(of_agent[UNCHANGED][key], float) for key in ("success", "reward")}
     lost = {
         pose: {key: before[key] - np.array(found[key], float) for key in before}
         for pose, found in walked.items()
-        if pose != AS_IT_WAS
+        if pose != UNCHANGED
     }
     p = corrected([chance(one["success"]) for one in lost.values()])
     return {
@@ -126,7 +126,7 @@ def rows(of_agent: Mapping[str, Any]) -> list[str]:
     for pose, one in ((pose, of_agent[pose]) for pose in order):
         if "refused" in one:
             lines.append(f"| {pose} | refused | | | |")
-        elif pose == AS_IT_WAS:
+        elif pose == UNCHANGED:
             lines.append(f"| {pose} | {100 * np.mean(one['success']):.0f} | | | |")
         else:
             its = found[pose]
@@ -184,7 +184,7 @@ def run(arguments: Arguments) -> None:
     }  # fmt: skip
     for agent in agents:
         of_agent = results.setdefault(agent.name, {})
-        for pose in dict.fromkeys([AS_IT_WAS, *arguments.poses]):
+        for pose in dict.fromkeys([UNCHANGED, *arguments.poses]):
             if pose in of_agent:
                 continue
             found = of_agent[pose] = walk(posed(agent, pose), seeds, arguments.workers)

@@ -36,7 +36,7 @@ def agent():
 
 
 def test_every_pose_is_one_of_the_task_and_moves_cameras_alone(agent):
-    before = moved_cameras.posed(agent, moved_cameras.AS_IT_WAS).env_settings
+    before = moved_cameras.posed(agent, moved_cameras.UNCHANGED).env_settings
     for pose, change in moved_cameras.POSES.items():
         moved = moved_cameras.posed(agent, pose).env_settings
         assert {k for k, v in moved.items() if v != before[k]} == set(change), pose
@@ -54,9 +54,9 @@ def test_a_pose_is_kept_and_the_next_start_resumes(tmp_path, capsys, monkeypatch
     words = ["--terrains", "1", "--seed", "0", "--out", str(file), "--poses", "5 cm up"]
     assert moved_cameras.main(words) == 0
     first = json.loads(file.read_text())["results"][SHIPPED]
-    assert set(first) == {moved_cameras.AS_IT_WAS, "5 cm up"}
+    assert set(first) == {moved_cameras.UNCHANGED, "5 cm up"}
     assert all(len(one["success"]) == len(one["reward"]) == 1 for one in first.values())
-    assert first["5 cm up"]["reward"] != first[moved_cameras.AS_IT_WAS]["reward"]
+    assert first["5 cm up"]["reward"] != first[moved_cameras.UNCHANGED]["reward"]
     capsys.readouterr()
     assert moved_cameras.main(words) == 0
     again = capsys.readouterr()
@@ -76,7 +76,7 @@ def test_a_policy_that_cannot_see_refuses(agent, monkeypatch):
     found = moved_cameras.walk(moved_cameras.posed(agent, "narrow"), [0], 1)
     assert "controller vote needs cameras that see the ground" in found["refused"]
     assert str(agent.checkpoint) not in found["refused"]
-    walked = {moved_cameras.AS_IT_WAS: {"success": [1, 1], "reward": [4.0, 4.0]}, "narrow": found}
+    walked = {moved_cameras.UNCHANGED: {"success": [1, 1], "reward": [4.0, 4.0]}, "narrow": found}
     assert moved_cameras.rows(walked)[1] == "| narrow | refused | | | |"
 
 
@@ -86,7 +86,7 @@ def test_losses_are_distinguished_from_chance():
     like = np.concatenate(([0, 0], own[2:]))
     results = {
         name: {"success": list(values), "reward": list(4 * values)}
-        for name, values in ((moved_cameras.AS_IT_WAS, own), ("worse", worse), ("like", like))
+        for name, values in ((moved_cameras.UNCHANGED, own), ("worse", worse), ("like", like))
     }
     found = moved_cameras.compared(results)
     assert found["worse"]["p_corrected"] < 0.001

@@ -113,7 +113,7 @@ def test_attention_is_an_image_that_adds_up():
     assert shares.shape == (21, 30)
     assert shares[::7, ::6].sum() == pytest.approx(1.0, abs=1e-5)
     two = policies.build(PooledPolicyConfig(), *SPACES["two"])
-    with pytest.raises(ValueError, match="none or several"):
+    with pytest.raises(ValueError, match="exactly one image"):
         two.attention_map(seeing(SPACES["two"][0]))
 
 

@@ -100,7 +100,7 @@ DATA = [
     (lambda found: without(found, "actions"), "cannot read the demonstrations"),
     (lambda found: {**found, DEPTH: found[DEPTH].double()}, f"tensor {DEPTH} is "),
     (lambda found: {**found, "more": found[DEPTH] + 1}, "tensor observation/more is "),
-    (lambda found: {**found, "held_out": found["held_out"] | True}, "of which 20 are held out"),
+    (lambda found: {**found, "held_out": found["held_out"] | True}, "holds out 20 of 20 decisions"),
 ]
 
 
