@@ -235,20 +235,28 @@ def test_the_command_says_it_in_a_sentence(job, tmp_path, capsys):
 
 
 def test_a_dataset_without_a_simulator_is_learned_and_exported(tmp_path, monkeypatch, capsys):
-    """The run holds the spaces: neither the dataset nor a simulator is needed afterwards."""
+    """The run holds the spaces: neither the dataset nor a simulator is needed afterwards. Two
+    cameras of different sizes and a vector are what is observed."""
     pytest.importorskip("onnxruntime")
     monkeypatch.chdir(tmp_path)
-    data = write_robomimic(tmp_path / "data.hdf5", made_episodes(4), rate_hz=25)
-    small = {**SMALL, "env_id": "RecordedSpaces-v0", "demonstrations": str(data)}
+    episodes = [{**one, "wrist": one["rgb"][:, ::2, ::2]} for one in made_episodes(4)]
+    names = {"rgb": "agentview_image", "wrist": "eye_in_hand_image", "pose": "robot0_eef_pos"}
+    data = write_robomimic(tmp_path / "data.hdf5", episodes, rate_hz=25, names=names)
+    policy = {**SMALL["policy"], "patch": [4, 4]}
+    small = {**SMALL, "env_id": "RecordedSpaces-v0", "demonstrations": str(data)} | {
+        "policy": policy
+    }
     run = train(bc, small, tmp_path / "run")
-    assert "deploy.export" in (said := capsys.readouterr().out)
+    assert "4 episodes (3 to train on, 1 held out)" in (said := capsys.readouterr().out)
+    assert "deploy.export" in said
     assert "training.rollout" not in said
     config = yaml.safe_load((run / "config.yaml").read_text())
     assert config["demonstrations_keys"] == {
-        "agentview_image": "agentview_image", "robot0_eef_pos": "robot0_eef_pos",
-        "actions": "action",
+        **{name: name for name in names.values()}, "actions": "action",
     }  # fmt: skip
     with make_env(config["env_id"], config["env"]) as env:
+        shapes = {name: part.shape for name, part in env.observation_space.spaces.items()}
+        assert shapes["eye_in_hand_image"] == (20, 24, 3)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its advice on ranges
             check_env(env.unwrapped, skip_render_check=True)

@@ -97,8 +97,6 @@ def fill_spaces(config: Any) -> None:
 def _following(config: BCConfig, run: Path) -> list[tuple[str, str]]:
     from training.collect.environments import DEFAULT, same  # late, as --help does not need it
 
-    if config.env_id == envs.RECORDED_SPACES:
-        return [(command_line("deploy.export", run), "write it for a robot")]
     if not same(config.env_id, DEFAULT):  # the preset's environment
         return []
     finetune = preset("stepping_stones_finetune.yaml")

@@ -172,11 +172,12 @@ def print_next(
     words = [str(run), *(["--env", env_id] if ":" in env_id else [])]
     for name in custom:
         words += ["--custom", name]
-    played = (
+    found = [
         (command_line("training.rollout", *words, "--video", "episode.mp4"), "see it"),
         (command_line("training.evaluate", *words), "measure it on unseen seeds"),
-    )
-    commands = (*(() if env_id == envs.RECORDED_SPACES else played), *commands)
+    ]
+    if env_id == envs.RECORDED_SPACES:  # has no simulator
+        found = [(command_line("deploy.export", *words), "write it for a robot")]
     print(f"done: {iterations} iterations in {run}; next:")
-    for command, purpose in commands:
+    for command, purpose in (*found, *commands):
         print(f"  {command}  # {purpose}")

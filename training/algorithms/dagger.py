@@ -103,13 +103,16 @@ class DAgger(Algorithm[BCConfig]):
             open_source(str(config.demonstrations)), self.env, config.env_id, config.env,
             config.demonstrations_keys, config.demonstrations_rate_hz, config.held_out,
         )  # fmt: skip
-        print(dataset.describe(), flush=True)
         return dataset
 
     def describe(self) -> str:
         kind = getattr(self.config.policy, "controller", None)
         what = f"{kind} controller" if kind else self.config.policy.name
         return f"{super().describe()}, {what}"
+
+    def choices(self) -> Sequence[str]:
+        cloned = [] if self._dataset is None else [self._dataset.describe()]
+        return (*cloned, *super().choices())
 
     def make_worker(self) -> Any:
         worker = LabellingWorker if self._dataset is None else PlayingWorker

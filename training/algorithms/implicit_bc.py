@@ -104,6 +104,7 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
             config.demonstrations_keys, config.demonstrations_rate_hz,
         )  # fmt: skip
         chosen, held_out = dataset.train[: config.demos_used], dataset.valid
+        self._described = dataset.describe()
         self.frames, self.held_out = FrameSet(dataset, chosen), FrameSet(dataset, held_out)
         if len(self.frames) < self._group.size:
             raise UserError(
@@ -135,6 +136,9 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
 
     def describe(self) -> str:
         return f"{super().describe()}, {self.config.policy.head} head"
+
+    def choices(self) -> Sequence[str]:
+        return (self._described, *super().choices())
 
     @property
     def workers(self) -> int:
