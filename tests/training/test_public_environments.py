@@ -7,7 +7,6 @@
 What is not installed is skipped. The table in docs/guide/environments.md has the same settings.
 """
 
-import importlib
 import os
 import re
 from pathlib import Path
@@ -92,8 +91,5 @@ def test_every_command_takes_it(name, tmp_path, capsys):
 
 def test_the_guide_has_every_environment():
     page = Path(__file__).resolve().parents[2] / "docs" / "guide" / "environments.md"
-    named = re.findall(r"env_id=(\S+)", page.read_text(encoding="utf-8"))
-    assert {env_id for _, env_id, _ in CASES.values()} <= set(named)
-    for env_id in set(named):
-        module = env_id.rpartition(":")[0]
-        assert not module or importlib.util.find_spec(module) is None or importlib.import_module(module)
+    named = re.findall(r"env_id=([^\s`]+)", page.read_text(encoding="utf-8"))
+    assert {env_id for _, env_id, _ in CASES.values()} == set(named)
