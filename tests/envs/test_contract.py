@@ -205,7 +205,7 @@ def test_what_needs_a_reset_says_so_and_closing_twice_does_nothing(world):
     with pytest.raises(RuntimeError, match="reset must be called before step"):
         env.step(still(env))
     if envs.find_task(world.env_id).expert:
-        with pytest.raises(RuntimeError, match="reset must be called before the expert can be ask"):
+        with pytest.raises(RuntimeError, match="reset must be called before expert_action"):
             env.expert_action()
     env.close()
     env.close()

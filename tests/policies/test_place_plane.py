@@ -127,7 +127,7 @@ def test_yaw_rate_and_lateral_offsets_are_regressed_beside_the_votes(turning, wa
         ({"keys": "learned"}, "keys must be geometry where the path turns"),
         ({"feature_map": "trig"}, "feature_map must be harmonic where the path turns"),
         ({"pool_m": 0.02}, "pool_m must be null where the path turns"),
-        ({"controller": "vote"}, "vote gives no yaw rate"),
+        ({"controller": "vote"}, "vote has no yaw rate"),
     ],
 )
 def test_what_a_path_that_turns_does_not_take_is_refused(turning, settings, message):
