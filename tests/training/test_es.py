@@ -114,11 +114,13 @@ def test_sampled_actions_resume_bit_for_bit_and_the_centre_takes_the_best(tmp_pa
     assert "\n1 workers on " in begun
     pole["sample_actions"] = True
     whole = train(es, pole, tmp_path / "whole")
+    assert "cmaes with a full covariance, sigma 0.05 (" in capsys.readouterr().out
     run = train(es, pole, tmp_path / "run", "--set", "iterations=1")
     assert es.main(["--resume", str(run), "--set", "iterations=2"]) == 0
     same_results(whole, run)
     (first, *_), (other, *_) = metrics(whole), metrics(greedy)
     assert first["center_reward"] == other["center_reward"]
+    assert (first["sigma"], other["sigma"]) < ("0.1", "0.4")
     assert first["reward_mean"] != other["reward_mean"]
 
 

@@ -88,7 +88,10 @@ class EvolutionStrategies(Algorithm[ESConfig]):
                 f"parameters are {numbers} numbers, but the limit is {_MOST_POPULATION}"
             )
         try:
-            self.searcher = searchers.build(config.searcher, parameters, config.popsize)
+            chosen = config.searcher
+            if isinstance(chosen, AutoConfig):
+                chosen = chosen.choice(len(parameters), config.sample_actions)
+            self.searcher = searchers.build(chosen, parameters, config.popsize)
         except ValueError as error:
             raise UserError(str(error)) from None
         if config.sample_actions:
@@ -120,10 +123,11 @@ class EvolutionStrategies(Algorithm[ESConfig]):
         count, config = len(self.searcher.center), self.config.searcher
         if not isinstance(config, AutoConfig):
             return f"{count} parameters, {config.name}"
-        kind = "a diagonal" if config.choice(count).separable else "a full"
+        chosen = config.choice(count, self.config.sample_actions)
+        kind = "a diagonal" if chosen.separable else "a full"
         return (
-            f"{count} parameters, cmaes with {kind} covariance (searcher.name = auto: full up to "
-            f"{MOST_FOR_FULL_COVARIANCE} parameters)"
+            f"{count} parameters, cmaes with {kind} covariance, sigma {chosen.sigma} "
+            f"(searcher.name = auto: full up to {MOST_FOR_FULL_COVARIANCE} parameters)"
         )
 
     def choices(self) -> list[str]:

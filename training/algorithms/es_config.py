@@ -66,12 +66,14 @@ class AutoConfig:
 
     name: Literal["auto"] = "auto"
     """cmaes up to 1,000 parameters; above, cmaes with separable = true."""
-    sigma: float = Field(default=0.5, gt=0, le=1e6)
-    """Initial standard deviation, in units of the policy's parameters."""
+    sigma: float | None = Field(default=None, gt=0, le=1e6)
+    """Initial standard deviation, in units of the policy's parameters; null: 0.5, or 0.05 with
+    `sample_actions`, as larger steps make choices nearly certain."""
 
-    def choice(self, parameters: int) -> CMAESConfig:
+    def choice(self, parameters: int, sample_actions: bool = False) -> CMAESConfig:
         """Return the searcher for a policy with this number of parameters."""
-        return CMAESConfig(sigma=self.sigma, separable=parameters > MOST_FOR_FULL_COVARIANCE)
+        sigma = self.sigma or (0.05 if sample_actions else 0.5)
+        return CMAESConfig(sigma=sigma, separable=parameters > MOST_FOR_FULL_COVARIANCE)
 
 
 SearcherConfig = CMAESConfig | PGPEConfig | ARSConfig | AutoConfig
