@@ -222,5 +222,7 @@ def test_presets_keep_their_searcher_and_other_environments_get_the_default(tmp_
 def test_many_parameters_train_by_default_and_the_choice_is_printed(tmp_path, capsys):
     words = ["env_id=CartPole-v1", "iterations=1", "popsize=3", "terrains=1", "workers=1"]
     assert es.main(["--out", str(tmp_path / "run"), "--set", *words, "policy.hidden=[50,50]"]) == 0
-    said = "2902 parameters, cmaes with a diagonal covariance, sigma 0.5 (searcher.name = auto: full"
+    said = (
+        "2902 parameters, cmaes with a diagonal covariance, sigma 0.5 (searcher.name = auto: full"
+    )
     assert said in capsys.readouterr().out

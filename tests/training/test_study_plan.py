@@ -7,6 +7,7 @@ import pytest
 
 from tests.training.published import ROOT, needs_studies, unpacked
 from tests.training.study_jobs import CURVE, STUDY, conduct, figures, files, write_study
+from training import study
 from training.algorithms import es_config
 from training.compare.config import load_config
 from training.compare.evaluations import settings_of
@@ -44,6 +45,32 @@ def test_leading_variants_have_all_seeds_and_curves_first(tmp_path):
         "c-s0", "c-s1", "c-s0 curve", "c-s1 curve",
     ]  # fmt: skip
     assert labels.count("evaluate oracle along head wind") == 1
+
+
+def test_floors_are_rows_of_the_table(tmp_path):
+    arm = {"arms": STUDY["arms"][:1], "seeds": [0], "references": ["constant", "random"]}
+    path = write_study(tmp_path, {"iterations": 1}, **arm, blind=True, episodes=3)
+    out = tmp_path / "out"
+    assert conduct(path, out) == 0
+    found = figures(out)
+    assert {*found} == {
+        "constant.json",
+        "random.json",
+        "favor-m-16-s0.json",
+        "favor-m-16-s0-blind.json",
+    }
+    assert {name for name, entry in found.items() if entry.get("blind")} == {
+        "favor-m-16-s0-blind.json"
+    }
+    assert "action" in found["constant.json"]
+    page = (out / "report.html").read_text()
+    for row in ("FAVOR+ m = 16 (blind)", "constant (scripted)", "random (scripted)"):
+        assert f">{row}<" in page
+    assert (
+        study.main(["--config", str(path), "--out", str(out), "--record", str(tmp_path / "record")])
+        == 0
+    )
+    assert ">FAVOR+ m = 16 (blind)<" in (tmp_path / "record" / "report.html").read_text()
 
 
 def test_a_curve_with_repair_is_measured_with_it_everywhere(tmp_path, capsys):

@@ -24,7 +24,7 @@ _MOST_RUNS = 1000
 T = TypeVar("T")
 _NAMES = {"variants": "arms", "leading_variants": "leading_arms"}
 """Keys that a file may use in place of the older names, which records keep."""
-Reference = Literal["oracle", "blind", "random"]
+Reference = Literal["oracle", "blind", "random", "constant"]
 _STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
@@ -130,7 +130,10 @@ class StudyConfig:
     )
     """Fields of the stages' configurations that the seed is put into."""
     references: tuple[Reference, ...] = ("oracle", "blind")
-    """Scripted policies that are evaluated too."""
+    """Scripted policies that are evaluated too: those of `training.evaluate --policy`."""
+    blind: bool = False
+    """Evaluate every variant blind too, shown the images of another episode, as the floors of
+    `training.evaluate`."""
     env: dict[str, Any] = field(default_factory=dict)
     """Settings of the environment in all evaluations."""
     episodes: int = Field(default=200, ge=2, le=10**5)
@@ -171,7 +174,8 @@ class StudyConfig:
     def _mistakes(self) -> Iterator[str]:
         """Sentences on settings that do not fit together."""
         names = [variant.name for variant in self.arms]
-        yield from _alike("variant", names, get_args(Reference))
+        taken = (*(name for name in get_args(Reference) if name != "constant"), *self.references)
+        yield from _alike("variant", names, taken)
         yield from _alike("curve", [curve.name for curve in self.curves])
         for key, name in (("baseline", self.baseline), ("headline", self.headline)):
             if name is not None and name not in names:

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from policies.common.settings import Repair
-from training.analysis.agents import Agent
+from training.analysis.agents import Agent, with_best_constant
 from training.analysis.evaluator import episode_of, origin, play, record, summarise
 from training.collect import environments
 from training.collect.episode import Episode
@@ -28,6 +28,8 @@ from training.io.config import UserError
 from training.io.fingerprint import differences, fingerprint
 from training.io.state_files import Count, Finite, State, read_json
 
+BLIND = "blind"
+"""Ends the names of evaluations of blind policies."""
 _EPISODE = TypeAdapter(Episode)
 
 
@@ -92,6 +94,8 @@ class EvaluationJob(Job):
     run: Path | None = None
     """The run that trained the policy; None for a reference."""
     curve: CurveConfig | None = None
+    blind: bool = False
+    """Whether the policy is shown the images of another episode."""
 
     @property
     def label(self) -> str:
@@ -169,7 +173,13 @@ class EvaluationJob(Job):
         device = self.study.device if self.run is not None else "cpu"
         repair: dict[str, Any] = {} if self._repair is None else {"repair": self._repair}
         for path, settings in missing.items():
-            agent = Agent(self.who, self.env_id, settings, file, device, self._repair, force=True)
+            agent = Agent(
+                self.who, self.env_id, settings, file, device, self._repair, force=True,
+                blind=self.blind,
+            )  # fmt: skip
+            if self.run is None and self.who == "constant":
+                with agent.make_env() as env:
+                    agent = with_best_constant(agent, env)
             before = read_json(Episodes, path) if path.is_file() else None
             inputs = {"checkpoint_sha256": file, "env": settings, "device": device, **repair}
             episodes = _play_on(

@@ -17,7 +17,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from envs import Outcome, find_task
 from training.analysis.intervals import Interval, mean_interval, ratio_interval, share_interval
 from training.compare.config import CurveConfig, PointConfig, StudyConfig, slug
-from training.compare.evaluations import evaluation_file
+from training.compare.evaluations import BLIND, evaluation_file
 from training.compare.model_files import Measured
 from training.compare.runs import TrainingJob, iterations_made
 from training.io.config import UserError
@@ -186,6 +186,8 @@ class Results:
     """All training runs, seeds outermost."""
     variants: dict[str, Row] = field(default_factory=dict)
     references: dict[str, Row] = field(default_factory=dict)
+    blind: dict[str, Row] = field(default_factory=dict)
+    """Of variants, with the images of another episode."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """Machine on which the costs were measured."""
     _read: dict[Any, Scores | None] = field(default_factory=dict, repr=False)
@@ -268,6 +270,11 @@ def read_results(study: StudyConfig, out: Path, runs: Sequence[TrainingJob] = ()
             results.references[name] = Row(name, one, mean_interval(one.rewards))
         else:
             results.variants[name] = _row(study, name, scores, costs)
+    for name in results.names if study.blind else ():
+        seeds = [f"{slug(name)}-s{seed}-{BLIND}" for seed in study.seeds]
+        if (blinded := results.of_policies(seeds)) is not None:
+            label = f"{name} ({BLIND})"
+            results.blind[name] = Row(label, blinded, mean_interval(blinded.rewards))
     return results
 
 

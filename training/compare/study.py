@@ -4,7 +4,7 @@ import shlex
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from training.collect.environments import make_env, render_modes
 from training.command.errors import command_line
 from training.command.files import read_bytes, write_atomically
 from training.compare.config import CurveConfig, StudyConfig
-from training.compare.evaluations import EvaluationJob, episodes_in, unfinished
+from training.compare.evaluations import BLIND, EvaluationJob, episodes_in, unfinished
 from training.compare.jobs import PAGE, Comparison, Job, check_owner, write_changed
 from training.compare.model_files import CostJob, GazeJob, PolicyJob, VideoJob, has_gaze
 from training.compare.page import pareto_picture, render
@@ -174,6 +174,11 @@ def plan(study: StudyConfig, out: Path, runs: list[list[TrainingJob]]) -> list[J
         job, name = run.job, run.directory.name
         return EvaluationJob(study, out, name, job.env_id, job.env, run.directory, curve)
 
+    def blind(run: TrainingJob) -> list[EvaluationJob]:
+        if not study.blind:
+            return []
+        return [replace(evaluated(run), who=f"{run.directory.name}-{BLIND}", blind=True)]
+
     def scripted(curve: CurveConfig | None = None) -> list[EvaluationJob]:
         job = base.job  # in the baseline's environment
         names = study.references
@@ -193,7 +198,7 @@ def plan(study: StudyConfig, out: Path, runs: list[list[TrainingJob]]) -> list[J
                    if run.variant.name == compared]  # fmt: skip
         lasting = [run for run in (*last, *earlier) if run.stop is None]
         for stages, run in zip(of_group, last, strict=True):
-            jobs += [*stages, *([evaluated(run)] if run in lasting else [])]
+            jobs += [*stages, *([evaluated(run), *blind(run)] if run in lasting else [])]
             if run.stop is not None or run.has_no_policy:
                 continue
             jobs += [GazeJob(study, run)] if has_gaze(run) else []

@@ -27,7 +27,8 @@ Pairs = Mapping[str, Sequence[tuple[str, int]]]
 def results_table(results: Results) -> Table | None:
     """The results of every variant and scripted policy on the task, and their costs."""
     study = results.study
-    rows = [*results.variants.values(), *results.references.values()]
+    scripted = results.references.values()
+    rows = [*results.variants.values(), *results.blind.values(), *scripted]
     ceiling = at_ceiling(results)
     outcomes = [
         row.scores.headline for row in results.variants.values() if row.scores.measured is not None
@@ -36,6 +37,8 @@ def results_table(results: Results) -> Table | None:
     def name(row: Row) -> str:
         if row.name in study.references:
             return f"{row.name} (scripted)"
+        if row.name not in results.names:
+            return row.name
         baseline = " (baseline)" if row.name == study.baseline else ""
         return f"{results.names.index(row.name) + 1}. {row.name}{baseline}"
 

@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from training.analysis.intervals import Interval
+from training.analysis.intervals import Interval, mean_interval
 from training.interventions.verdict import (
     FALSE_ALARMS,
     Evidence,
@@ -78,11 +78,19 @@ class Level:
     """The policy without images that reaches it."""
     to_lose: float | None
     """How much better its own is; None if that is not sure."""
+    floors: dict[str, tuple[float, Interval | None]]
+    """Mean outcome of each policy without images, and its 95 % interval over scenes."""
 
     def __str__(self) -> str:
+        others = "".join(
+            f"; {name}: {mean:.3f}"
+            + (f" ({between[0]:.3f} to {between[1]:.3f})" if between else "")
+            for name, (mean, between) in self.floors.items()
+            if name != self.floor_by
+        )
         return (
             f"{self.outcome}: {self.own:.3f} with its own images; the floor, {self.floor_by}: "
-            f"{self.floor:.3f}"
+            f"{self.floor:.3f}{others}"
         )
 
 
@@ -218,6 +226,8 @@ class _Measured:
         return Level(
             outcome, sign * float(own.mean()), sign * float(floors[best].mean()), best,
             float(above.mean()) if sure else None,
+            {name: (sign * float(values.mean()), _around(sign * values))
+             for name, values in floors.items()},
         )  # fmt: skip
 
     def p_values(self, groups: Sequence[str]) -> dict[tuple[str, str, str], float]:
@@ -266,6 +276,10 @@ class _Measured:
             acted_otherwise=otherwise,
             images_differed=float(np.mean([play.differed for play in plays])),
         )  # fmt: skip
+
+
+def _around(values: NDArray[np.float64]) -> Interval | None:
+    return mean_interval(values[None]) if len(values) > 1 else None
 
 
 def report(
