@@ -180,8 +180,8 @@ class Algorithm(BaseAlgorithm, Generic[C]):
         """Build what training needs beside the policy; UserError if it cannot be trained."""
 
     def restore(self, start: Checkpoint, saved: Any) -> None:
-        """Set everything but policy, progress and optimiser to what `state` saved; UserError if
-        the checkpoint is another algorithm's."""
+        """Set everything but policy, progress and optimiser to what `state` saved; UserError if the
+        checkpoint is of another algorithm."""
 
     def make_worker(self) -> Callable[[gymnasium.Env | None], Worker[Any, Any]]:
         """Function that builds a worker from an open environment, or opens one itself when it is

@@ -71,7 +71,7 @@ class BimanualSweepConfig:
     ball_rolling_friction_m: float = Field(default=2e-4, ge=0, le=10)
     """Rolling friction; at 2e-4 a ball at 0.3 m/s stops within 0.4 m."""
     spawn_m: tuple[float, float] = (0.16, 0.20)
-    """Balls start at |x| and |y| up to these."""
+    """Largest |x| and |y| at which balls start."""
     table_m: tuple[float, float] = (1.1, 1.1)
     """Size of the table along x and y; its middle is (0, 0)."""
     bowl_x_m: float = Field(default=0.40, gt=0, le=10)

@@ -55,7 +55,7 @@ def demonstrations(count: int, weights: Tensor, source: torch.Generator) -> tupl
 def train(
     head: nn.Module, steps: int, batch: int, weights: Tensor, source: torch.Generator
 ) -> None:
-    """Adam with a cosine."""
+    """Train with Adam and a cosine schedule of the learning rate."""
     optimiser = torch.optim.Adam(head.parameters(), 3e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     for _ in range(steps):

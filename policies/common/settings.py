@@ -171,22 +171,21 @@ class SeeingConfig:
     """Rows and columns of image pixels in a token; [1, 1] makes every pixel a token."""
     stride: tuple[int, int] | None = None
     """Rows and columns of pixels from a patch to the next: smaller than `patch`, patches overlap;
-    null: they stand side by side."""
+    null: they are adjacent."""
     edges: Edges = "auto"
     """Patches that reach beyond an image: filled up with zeros (pad), or left out (drop); auto:
     pad without `stride`, else drop."""
     layout: dict[str, Layout] = Field(default_factory=dict)
     """Meaning of an image's axes, by its key in the observation ("observation" if it is no Dict): N
     separate images, T frames, C channels, H rows, W columns; or vector, no image.
-    A part without a name here is [H, W], or a vector if it is a table: floats, at most 7 rows or
-    columns, and no name such as image or depth; of three axes the shorter of first and last is the
-    channels; a fourth, the first, is frames, which are channels too; or as the robot's geometry
-    says."""
+    Default: as in the robot's geometry; else [H, W], with the shorter of the first and the last of
+    three axes as channels, and with the first of four axes as frames. A table (floats, at most 7
+    rows or columns, no name such as image or depth) is a vector."""
     image_scaling: ImageScaling = "auto"
     """Offset and scale of an image's values: [zero, unit], for all images or by key;
     space: middle and half of the space's bounds; running: mean and standard deviation of each
-    channel over what training sees; auto: as the robot's geometry says, else space, else, where a
-    space has no bounds, running."""
+    channel over the training observations; auto: as in the robot's geometry, else space, or running
+    for a space without bounds."""
     image_crop: tuple[NotNegative, NotNegative, NotNegative, NotNegative] = (0, 0, 0, 0)
     """Pixels left out of every image at the top, bottom, left and right."""
     image_px: tuple[Positive, Positive] | None = None
