@@ -1,8 +1,11 @@
 """Wrappers, parts and registration in a run's configuration, through every command."""
 
+import shutil
 import sys
+from pathlib import Path
 
 import pytest
+import yaml
 from gymnasium import spaces
 
 from tests import helpers
@@ -26,7 +29,6 @@ SMALL = {
 @pytest.fixture
 def job(tmp_path):
     """Writes a configuration; returns its path."""
-    import yaml
 
     def write(**changes):
         path = tmp_path / "job.yaml"
@@ -118,6 +120,17 @@ def test_a_stranger_s_wrappers_are_not_imported(wrapped, monkeypatch, capsys):
     for command in (rollout, flops, evaluate):
         refused(capsys, command, [str(wrapped), "--env", DOT], sentence, "only --set, --custom or")
     assert "tests.training.wrappers_env" not in sys.modules
+
+
+def test_a_checkpoint_s_wrappers_become_no_configuration(wrapped, tmp_path, capsys):
+    run = Path(shutil.copytree(wrapped, tmp_path / "run"))
+    (run / "config.yaml").unlink()
+    words = ["--resume", str(run), "--set", "iterations=3"]
+    refused(capsys, es, words, "names an environment that would be imported")
+    plain = tmp_path / "plain.yaml"
+    plain.write_text(yaml.safe_dump(SMALL))
+    refused(capsys, es, [*words, "--config", str(plain)], "names code that would run, env_wrap")
+    assert es.main([*words, "--config", str(wrapped.with_name("run.yaml"))]) == 0
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from typing import Any
 
 from training.algorithms.registry import load_any_config, trainer_of
 from training.algorithms.trainer import Trainer, missing_keys, resolved
+from training.collect import env_settings
 from training.command.errors import command_line
 from training.io import checkpoint, run_log
 from training.io import config as configuration
@@ -165,6 +166,7 @@ def _configuration_file(run: Path, args: argparse.Namespace) -> Path:
             f"{str(config['env_id'])!r}, which only your configuration may request; give that "
             f"with --config"
         )
+    _check_imports(config.get("env", {}), asked, f"there is no {saved}, and {whole}")
     try:
         with run_log.lock(run):
             run_log.write_config(run, json.loads(json.dumps(config)))
@@ -172,6 +174,19 @@ def _configuration_file(run: Path, args: argparse.Namespace) -> Path:
         raise UserError(f"there is no {saved}, and it cannot be written: {error}") from None
     print(f"there was no {saved}; it is restored from {whole}")
     return saved
+
+
+def _check_imports(env: dict[str, Any], asked: dict[str, Any], complaint: str) -> None:
+    """UserError if a checkpoint's environment has wrappers or registrations that the user's
+    configuration does not have."""
+    own = asked.get("env")
+    given = env_settings.normal({**(own if isinstance(own, dict) else {}), **asked})
+    for key in (env_settings.REGISTER, env_settings.WRAPPERS):
+        if env.get(key, []) != given.get(key, []):
+            raise UserError(
+                f"{complaint} names code that would run, {key} = {env.get(key, [])!r}, which only "
+                "your configuration may request; give that with --config"
+            )
 
 
 def _saved(

@@ -115,7 +115,9 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
             Exception,
             SystemExit,
         ) as error:  # drawing needs drivers and windows that may be missing
-            raise UserError(f"{self._name} cannot be drawn here: {reason(error)}") from error
+            why = reason(error)
+            hint = "; MUJOCO_GL=egl draws without a display" if "mujoco" in why else ""
+            raise UserError(f"{self._name} cannot be drawn here: {why}{hint}") from error
         if self.render_mode != "rgb_array" or frame is None:
             return frame
         return self._frame(frame)
