@@ -8,11 +8,13 @@ import zipfile
 from functools import partial
 from importlib.util import find_spec
 
+import gymnasium
 import h5py
 import numpy as np
 import pytest
 import torch
 import yaml
+from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
 from deploy import export
@@ -27,6 +29,7 @@ from tests.training.dataset_files import (
     write_video,
 )
 from training import bc, evaluate, rollout
+from training.algorithms.labelled_rollouts import Demonstrations, layout_of
 from training.collect.environments import make_env
 from training.demonstrations.dataset import Dataset, evenly_held_out, open_source
 from training.io import checkpoint
@@ -172,6 +175,31 @@ def test_formats_train_the_same_policy(tmp_path, small):
 def read_all(opened, path):
     found = opened(path)
     return [found.read(0, part) for part in found.keys]
+
+
+class Floats(gymnasium.Env):
+    """Images of floats from 0 to 1, or, as `depth`, of metres up to 4, and a choice."""
+
+    observation_space = spaces.Dict(
+        {"rgb": spaces.Box(0, 1, (3, 40, 48)), "depth": spaces.Box(0, 4, (40, 48), np.float32)}
+    )
+    action_space = spaces.Discrete(3, start=1)
+
+
+def test_images_become_floats_and_choices_whole_numbers(tmp_path):
+    rng = np.random.default_rng(0)
+    written = {
+        "rgb": rng.integers(0, 256, (9, 40, 48, 3), np.uint8),
+        "depth": rng.uniform(0, 4, (9, 40, 48, 1)).astype(np.float64),
+        "action": rng.integers(1, 4, 9).astype(np.float32),
+    }
+    other = {**written, "depth": np.full((9, 40, 48, 1), 1e6)}
+    found = Dataset(open_source(write_npz(tmp_path, [written, other])), Floats(), "A-v0", {}, {})
+    assert np.allclose(found.read(0, "rgb"), np.moveaxis(written["rgb"], -1, 1) / 255)
+    assert np.array_equal(found.read(0, "depth"), written["depth"][..., 0].astype(np.float32))
+    assert np.array_equal(found.read(0, "action"), written["action"].astype(np.int64))
+    with pytest.raises(UserError, match=r"depth of episode 1 leaves the bounds .* to 1e\+06"):
+        Demonstrations.recorded(found, layout_of(Floats()))
 
 
 def changed(**arrays):

@@ -116,7 +116,15 @@ class Demonstrations:
         for episode in ProgressBar(chosen, unit="episode", leave=False):
             end = begin + int(dataset.lengths[episode])
             for name, values in stored.items():
-                values[begin:end] = dataset.read(episode, name)
+                found = dataset.read(episode, name)
+                try:
+                    with np.errstate(over="raise"):
+                        values[begin:end] = found
+                except FloatingPointError:
+                    raise UserError(
+                        f"{dataset.path}: {name} of episode {episode} leaves the bounds of its "
+                        f"space as far as to {np.abs(found).max():.3g}"
+                    ) from None
             begin = end
         held_out = torch.tensor([episode in set(dataset.valid) for episode in chosen])
         tensors = {name: torch.from_numpy(values) for name, values in stored.items()}

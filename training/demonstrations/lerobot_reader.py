@@ -47,7 +47,11 @@ VERSIONS = ("v2.1", "v3.0")
 _OF_V3 = "chunk-{:03d}/file-{:03d}.parquet"
 _OWN = ("timestamp", "frame_index", "episode_index", "index", "task_index")
 _IMAGES = ("image", "video")
+_NUMBERS = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+            "float16", "float32", "float64")  # fmt: skip
 _MOST_EPISODES, _MOST_BYTES = 10**6, 2**31
+_MOST_FRAMES = 10**5
+"""Frames from a video's key frame to the first that is needed, at most."""
 _ROWS_AT_ONCE = 32
 _SPLITS = {"train": ("train",), "valid": ("valid", "val", "validation")}
 
@@ -104,7 +108,7 @@ class LeRobotSource:
             self.specs = {
                 key: _spec(one)
                 for key, one in info.features.items()
-                if key not in _OWN and one.dtype != "string"
+                if key not in _OWN and one.dtype in (*_IMAGES, *_NUMBERS)
             }
         if any(self._dtypes[key] == "video" for key in self.specs):
             foveate_extras.require("a LeRobotDataset with videos", "lerobot", "av")
@@ -154,7 +158,10 @@ class LeRobotSource:
             columns += [f"videos/{key}/{name}" for name in (*at, "from_timestamp")]
         for file in files:
             with reading(file):
-                table = self._opened(file).read(columns=columns)
+                opened = self._opened(file)
+                if opened.metadata.num_rows > _MOST_EPISODES:
+                    raise ValueError(f"it has more than {_MOST_EPISODES} episodes")
+                table = opened.read(columns=columns)
                 absent = [name for name in columns if name not in table.column_names]
                 if absent:
                     raise ValueError(f"it lacks the column {absent[0]}")
@@ -383,12 +390,16 @@ def decoded(path: Path, times_s: NDArray[np.float64], spec: ArraySpec) -> NDArra
             raise ValueError("it has no video")
         stream = container.streams.video[0]
         stream.codec_context.options = {"max_pixels": str(max(2**16, 2 * height * width))}
-        stream.thread_type = "AUTO"
+        # One thread: those of FFmpeg may wait for the interpreter's lock to log, and whoever frees
+        # the decoder holds it and waits for them.
+        stream.codec_context.thread_count = 1
         if not len(times_s):
             return out
         seek = max(0.0, float(times_s[0]) - TOLERANCE_S)
         container.seek(int(seek / stream.time_base), stream=stream)
-        for frame in container.decode(stream):
+        for count, frame in enumerate(container.decode(stream)):
+            if count > _MOST_FRAMES + 100 * len(times_s):
+                raise ValueError("it has far more frames than rows")
             if (frame.height, frame.width) != (height, width):
                 raise ValueError(
                     f"a frame has {frame.height} x {frame.width} pixels, where info.json says "
