@@ -32,8 +32,8 @@ OUTSIDE = (
 """Pages of the site that lie elsewhere in the repository, and keep their paths."""
 API = {
     "attention": (
-        *("", "compositional", "kernels", "recurrent", "theory", "theory.relative_error"),
-        "estimators.RandomFeatures",
+        *("", "compositional", "integrations", "kernels", "recurrent", "theory"),
+        *("theory.relative_error", "estimators.RandomFeatures"),
     ),
     "policies": ("", "common.contract", "implicit_attention.extractor"),
     "envs": (

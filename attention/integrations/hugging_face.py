@@ -25,6 +25,7 @@ from attention.sums import LinearAttentionState
 
 NAME = "foveate"
 """Name of the implementation in a model's configuration, which is not saved with it."""
+OLDEST = (5, 5)
 _HEAD_SIZES = ("head_dim", "attention_head_size", "head_size", "key_value_proj_dim")
 _HEADS = ("num_heads", "num_attention_heads", "n_heads")
 _REFUSED = {
@@ -48,6 +49,9 @@ def replace(model: nn.Module, seed: int, settings: dict[str, Any]) -> int:
     models = [part for part in model.modules() if isinstance(part, library.PreTrainedModel)]
     if not models:
         return 0
+    version = library.__version__
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+        raise ValueError(f"transformers must be version 5.5 or later, got {version}")
     library.AttentionInterface.register(NAME, forward)
     library.AttentionMaskInterface.register(NAME, mask)
     library.cache_utils.CacheLayerMixin.register(StateLayer)

@@ -1,6 +1,7 @@
 """Hugging Face models with linear attention; models have random weights."""
 
 import copy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +194,7 @@ def test_it_compiles() -> None:
     assert_close(logits(compiled, input_ids=IDS), logits(made, input_ids=IDS))
 
 
-def test_refusals() -> None:
+def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {**SMALL, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 1, "num_heads": 4}
     t5 = transformers.T5Model(transformers.T5Config(**sizes))
     rejects("must add no bias to its scores, .*relative_attention_bias", integrations.replace, t5)
@@ -224,3 +225,5 @@ def test_refusals() -> None:
     capped = transformers.Gemma2Model(transformers.Gemma2Config(**gemma)).eval()
     integrations.replace(capped, "positive", num_features=8)
     rejects("must use no softcap, .* got a cap of the scores in Gemma2Attention", capped, IDS)
+    monkeypatch.setattr(sys.modules["transformers"], "__version__", "4.57.6")
+    rejects("version 5.5 or later, got 4.57.6", integrations.replace, model("GPT2"))

@@ -1,5 +1,6 @@
 """Quick runs of the benchmarks: what is counted is right, and nothing stays replaced."""
 
+import importlib.util
 import json
 import math
 import statistics
@@ -15,8 +16,10 @@ from benchmarks import (
     camera_sizes,
     cloning_time,
     es_scaling,
+    generate_speed,
     memory_over_time,
     outer_products,
+    sklearn_speed,
     sweep_time,
     throughput,
     throughput_against,
@@ -79,6 +82,28 @@ def test_attention_cost(tmp_path, monkeypatch):
     assert list(rows) == list(attention_cost.MAPS)
     assert rows["exact softmax"]["relative_error_mean"] < 1e-5
     assert rows["angular_hybrid m=n=8"]["agreement_mean"] > 0.5
+
+
+def test_generate_speed(tmp_path, capsys):
+    file = tmp_path / "generate.json"
+    words = ["--lengths", "8", "--tokens", "4", "--num-features", "16", "--out", str(file)]
+    if importlib.util.find_spec("transformers") is None:
+        assert generate_speed.main(words) == 2
+        assert "needs transformers: pip install transformers" in capsys.readouterr().err
+        return
+    assert generate_speed.main(words) == 0
+    cache, sums = json.loads(file.read_text())["results"]
+    # Keys and values of 4 layers and 11 tokens; sums of 16 features and 64 numbers, and a few more.
+    assert cache["cache_mb"] == pytest.approx(4 * 11 * 2 * 256 * 4 / 1e6)
+    assert sums["cache_mb"] == pytest.approx(4 * 4 * (16 * 65 + 5) * 4 / 1e6)
+
+
+def test_sklearn_speed(tmp_path, monkeypatch):
+    monkeypatch.setattr(sklearn_speed, "SIZES", ((10, 3, 8),))
+    file = tmp_path / "sklearn.json"
+    assert sklearn_speed.main(["--calls", "3", "--out", str(file)]) == 0
+    for row in json.loads(file.read_text())["results"]:
+        assert row["ratio"] == pytest.approx(row["ours_ms"] / row["rbf_ms"], rel=1e-6)
 
 
 def test_peak_bytes_counts_what_is_alive():
