@@ -78,7 +78,7 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--custom", "--own", **COMPONENTS, help=text)
     parser.add_argument("--device", default="cpu", help="PyTorch device (cpu, cuda)")
     parser.add_argument("--calls", type=positive, default=200, help="timed calls (default 200)")
-    parser.add_argument("--json", metavar="FILE", help="write the figures here too")
+    parser.add_argument("--json", metavar="FILE", help="also write the figures to this file")
     return parser
 
 

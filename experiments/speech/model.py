@@ -35,7 +35,7 @@ class StringSettings:
     least_snr_db: float = Field(default=0.0, ge=-100, le=100)
     """Power of the string over that of white noise."""
     most_snr_db: float = Field(default=10.0, ge=-100, le=100)
-    """Drawn for each string, evenly."""
+    """Drawn uniformly for each string."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
