@@ -101,7 +101,7 @@ class Random:
         if isinstance(space, ActionParts):
             return space.sample()
         if isinstance(space, spaces.Box) and space.dtype.kind == "f":
-            return self._rng.uniform(space.low, space.high).astype(np.float32)
+            return np.asarray(self._rng.uniform(space.low, space.high), np.float32)
         return space.sample()
 
 

@@ -49,6 +49,12 @@ def test_random_fills_the_bounds_of_every_dimension():
     np.testing.assert_allclose(actions.max(0), high, atol=0.02)
 
 
+def test_random_draws_a_single_number():
+    space = gymnasium.spaces.Box(-2.0, 2.0, (), np.float32)
+    env = type("One", (), {"action_space": space})()
+    assert Random(env, 0).act(None).shape == ()
+
+
 def test_random_needs_bounds():
     walker = Walker()
     walker.action_space = gymnasium.spaces.Box(-np.inf, 1.0, (2,), np.float32)

@@ -329,3 +329,18 @@ def test_equal_votes_mean_the_middle_and_others_the_largest(bins):
 def test_equal_votes_of_feet_mean_no_correction():
     head = FootholdHead(Footholds())
     assert head(torch.zeros(1, head.size)).action().numpy() == pytest.approx(0, abs=1e-7)
+
+
+def test_text_beside_other_parts_is_left_out():
+    space = spaces.Dict({"word": spaces.Text(9), "arm": spaces.Dict({"said": spaces.Text(5)}),
+                         "speed": box(2)})  # fmt: skip
+    policy = build({}, space, ACTIONS["bounded"])
+    assert policy.inputs.observations.keys == ["speed"]
+    seen = {"word": "left", "arm": {"said": "no"}, "speed": np.zeros(2, np.float32)}
+    assert policy.act(seen) in ACTIONS["bounded"]
+
+
+def test_parts_that_cannot_be_read_are_refused_with_the_remedy():
+    space = spaces.Dict({"list": spaces.Sequence(spaces.Discrete(3)), "speed": box(2)})
+    with pytest.raises(ValueError, match=r"observation_keys=\{drop: \[list\]\} leaves it out"):
+        build({}, space, ACTIONS["bounded"])
