@@ -147,8 +147,11 @@ def test_a_box_is_an_observation_too(tmp_path):
     write_master(tmp_path, recording, {0: 1}, 0.25)
     reader = DemoReader(tmp_path, observation_space=space)
     assert reader.demos[0].observation(0)["observation"].tolist() == [0, 1, 2, 3]
-    with pytest.raises(UserError, match=r"'kind' is Discrete\(3\), but a demonstration holds"):
-        observation_spec(spaces.Dict({"kind": spaces.Discrete(3)}))
+    nested = spaces.Dict({"arm": spaces.Tuple((spaces.Discrete(3), space)), "word": spaces.Text(3)})
+    assert [*observation_spec(nested)] == ["arm.0", "arm.1"]
+    listed = spaces.Dict({"kinds": spaces.Sequence(space), "pose": space})
+    with pytest.raises(UserError, match=r"'kinds' is Sequence\(.*, but a demonstration holds"):
+        observation_spec(listed)
 
 
 def test_the_split_does_not_change_as_a_directory_grows():

@@ -19,7 +19,6 @@ import hashlib
 import json
 import math
 import platform
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -31,6 +30,7 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from policies.common.observation import flat, parts_of
 from training.command.errors import UserError
 from training.command.files import write_atomically
 from training.io.fingerprint import differences, fingerprint, version_of
@@ -47,6 +47,7 @@ _DTYPES = {np.dtype(code).name for code in "?bhilqBHILQefdg"}
 _MOST_BYTES = 2**28  # of a step's array; an image of 1000 x 1000 pixels has 3 MB
 _LIBVER = ("v110", "v110")  # HDF5 1.10 (2016), the oldest with checksums of its own structures
 _GYM_TYPE = 2  # robomimic.envs.env_base.EnvType
+_NUMBERS = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 _LEVEL = 6  # of zlib: BimanualSweep-v0's frames take 40, 32, 29, 28 kB at levels 1, 4, 6, 9
 
 
@@ -89,14 +90,14 @@ class ArraySpec:
 
 
 def observation_spec(space: gymnasium.Space[Any]) -> dict[str, ArraySpec]:
-    """Arrays that an observation consists of, by key; raises UserError for other than (a Dict of)
-    Box."""
-    parts = space.spaces if isinstance(space, spaces.Dict) else {BOX_KEY: space}
+    """Arrays that an observation consists of, by key, those of nested ones by "a.b"; raises
+    UserError for a part without numbers, or a name with a slash."""
+    parts = dict(parts_of(space))
     for key, part in parts.items():
-        if not isinstance(part, spaces.Box) or "/" in key:
+        if not isinstance(part, _NUMBERS) or "/" in key:
             raise UserError(
-                f"observation {key!r} is {part}, but a demonstration holds a Box of numbers, "
-                "or a Dict of them with names without '/'"
+                f"observation {key!r} is {part}, but a demonstration holds numbers (Box, Discrete, "
+                "MultiDiscrete, MultiBinary), or a Dict or Tuple of them with names without '/'"
             )
     return {key: ArraySpec.of(part) for key, part in parts.items()}
 
@@ -211,7 +212,7 @@ class EpisodeWriter:
 
     def add(self, observation: Any, action: NDArray[Any], reward: float) -> None:
         """Add one step: the observation, the expert's action, and the reward that followed."""
-        parts = observation if isinstance(observation, Mapping) else {BOX_KEY: observation}
+        parts = flat(observation)
         step = len(self._actions)
         for key, frames in self._frames.items():
             frames.resize(step + 1, axis=0)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import foveate_extras
+from policies.common.observation import flat
 from training.command.files import write_json
 from training.demonstrations.format import BOX_KEY, ArraySpec
 from training.io.config import UserError
@@ -158,7 +159,7 @@ class DatasetWriter:
 
     def add(self, observation: Any, action: Any, reward: float) -> None:
         """Add one step: the observation, the action taken, and the reward that followed."""
-        parts = observation if isinstance(observation, Mapping) else {BOX_KEY: observation}
+        parts = flat(observation)
         for key, name in self._names.items():
             value = np.asarray(parts[key])
             if self._columns[name][1] == "image":
