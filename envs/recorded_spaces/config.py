@@ -9,7 +9,7 @@ from pydantic.dataclasses import dataclass
 
 _STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 _TYPES = ("uint8", "int32", "int64", "float32", "float64")
-_MOST_NUMBERS = 2**28
+_MOST_NUMBERS = 2**25  # more than an image of 4K
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -56,3 +56,12 @@ class RecordedSpacesConfig:
     """The action."""
     rate_hz: float | None = Field(default=None, gt=0, le=1e6)
     """Steps a second; null: unknown."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        count = sum(math.prod(part.shape) for part in self.observation.values())
+        if count > _MOST_NUMBERS:
+            raise ValueError(
+                f"observation must hold at most {_MOST_NUMBERS} numbers in all, got {count}"
+            )
+        return self

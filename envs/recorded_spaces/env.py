@@ -51,9 +51,11 @@ class RecordedSpacesEnv(gymnasium.Env[Any, Any]):
 
 
 def _box(part: PartConfig) -> spaces.Box:
+    dtype: Any = np.dtype(part.dtype).type
     low, high = (
-        np.full(part.shape, other) if bounds is None else np.resize(bounds, part.shape)
+        np.full(part.shape, other if bounds is None else bounds[0], dtype)
+        if bounds is None or len(bounds) == 1
+        else np.array(bounds).reshape(part.shape).astype(dtype)
         for bounds, other in ((part.low, -np.inf), (part.high, np.inf))
     )
-    dtype: Any = np.dtype(part.dtype).type
-    return spaces.Box(low.astype(dtype), high.astype(dtype), dtype=dtype)
+    return spaces.Box(low, high, dtype=dtype)

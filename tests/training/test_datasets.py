@@ -311,13 +311,18 @@ def test_a_dataset_without_a_simulator_is_learned_and_exported(tmp_path, monkeyp
         ({"action": {"shape": [3], "low": [0, 1]}}, {}, "low must have 1 or 3 numbers, got 2"),
         ({"action": {"shape": [3], "low": [2], "high": [1]}}, {}, "low must be at most high"),
         ({"action": {"shape": [2**20, 2**20]}}, {}, "shape must hold at most"),
+        (
+            {"action": {"shape": [3]}, "observation": {k: {"shape": [2**23]} for k in "abcde"}},
+            {},
+            "observation must hold at most 33554432 numbers in all, got 41943040",
+        ),
     ],
 )
 def test_spaces_that_cannot_be_are_one_sentence(job, tmp_path, capsys, env, keys, sentence):
     data = write_robomimic(tmp_path / "data.hdf5", made_episodes(2))
     more = {"observation": {"x": {"shape": [3]}}} if env else {}
     config = job(
-        env_id="RecordedSpaces-v0", env={**env, **more}, demonstrations=str(data),
+        env_id="RecordedSpaces-v0", env={**more, **env}, demonstrations=str(data),
         demonstrations_keys=keys,
     )  # fmt: skip
     refused(capsys, bc, ["--config", config], sentence)
