@@ -200,7 +200,8 @@ class Algorithm(BaseAlgorithm, Generic[C]):
             device += " (this machine has a GPU: device=cuda)"
         return (
             f"policy {config.policy.name}: {', '.join(parts) or 'a custom one'}",
-            f"{self.workers} workers on {len(os.sched_getaffinity(0))} cores, device {device}",
+            f"{self.workers} worker{'' if self.workers == 1 else 's'} on "
+            f"{len(os.sched_getaffinity(0))} cores, device {device}",
         )
 
     def first(self) -> None:

@@ -111,7 +111,7 @@ def test_sampled_actions_resume_bit_for_bit_and_the_centre_takes_the_best(tmp_pa
     begun = capsys.readouterr().out
     assert "\npolicy implicit_attention: no images, so no attention, controller mlp" in begun
     assert "2 choices, the best taken (sample_actions=true draws them" in begun
-    assert "\n1 workers on " in begun
+    assert "\n1 worker on " in begun
     pole["sample_actions"] = True
     whole = train(es, pole, tmp_path / "whole")
     assert "cmaes with a full covariance, sigma 0.05 (" in capsys.readouterr().out
