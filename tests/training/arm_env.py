@@ -10,10 +10,10 @@ class ArmEnv(gymnasium.Env):
 
     metadata = {"render_modes": [], "render_fps": 10}  # noqa: RUF012
 
-    def __init__(self, speed=(0.3, 0.3), limits: "tuple[float, ...] | None" = None):
+    def __init__(self, speed=(0.3, 0.3), limits: "tuple[float, ...] | None" = None, config=None):
         if not isinstance(speed, tuple) or not isinstance(limits, tuple | None):
             raise TypeError(f"speed and limits must be tuples, got {speed!r} and {limits!r}")
-        box = spaces.Box(-1, 1, (2,), np.float32)
+        box = spaces.Box(-1, 1, tuple.__add__((config or {}).get("shape", ()), (2,)), np.float32)
         self.observation_space = spaces.Dict(
             {
                 "arm": spaces.Dict({"hand": box, "goal": box}),

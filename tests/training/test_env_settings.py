@@ -188,6 +188,7 @@ def test_lists_become_tuples_where_tuples_are_taken():
         "listed": [1], "either": (2,), "unknown": [3],
     }  # fmt: skip
     make_env(ARM, {"speed": [0.2, 0.2], "limits": [1.0]}).close()
+    make_env(ARM, {"config": {"shape": []}}).close()  # nothing declares this one
 
 
 def test_actions_of_several_parts_are_one_vector():

@@ -38,6 +38,8 @@ def test_images_are_the_boxes_of_two_to_four_dimensions():
     })  # fmt: skip
     assert sorted(image_keys(space)) == ["depth", "eyes.0", "eyes.1"]
     assert image_keys(box(0, 255, (3, 8, 9), np.uint8)) == ["observation"]
+    assert image_keys(box(-1, 1, (5, 7))) == []
+    assert image_keys(box(-1, 1, (5, 7)), tables=True) == ["observation"]
     assert image_keys(spaces.Discrete(2)) == []
 
 

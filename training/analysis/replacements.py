@@ -19,7 +19,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from policies.common.observation import flat, layout_of, parts_of
+from policies.common.observation import flat, is_table, layout_of, parts_of
 from training.collect.episode import Policy
 
 INTERVENTIONS = ("swap", "freeze", "blank", "shuffle")
@@ -29,12 +29,15 @@ Substitute = Callable[[int, Images], Images]
 """Images that replace those of a step."""
 
 
-def image_keys(space: gymnasium.Space[Any]) -> list[str]:
-    """The parts of an observation space that are images: a Box of 2 to 4 dimensions each."""
+def image_keys(space: gymnasium.Space[Any], tables: bool = False) -> list[str]:
+    """The parts of an observation space that are images: a Box of 2 to 4 dimensions each, without
+    or with tables of numbers (`policies.common.observation.is_table`)."""
     return [
         key
         for key, part in parts_of(space)
-        if isinstance(part, spaces.Box) and 2 <= len(part.shape) <= 4
+        if isinstance(part, spaces.Box)
+        and 2 <= len(part.shape) <= 4
+        and (tables or not is_table(key, part))
     ]
 
 

@@ -67,7 +67,7 @@ def make_env(env_id: str, settings: dict[str, Any], **extra: Any) -> gymnasium.E
             wrappers.register(around)
         if ":" in env_id:
             importlib.import_module(module)
-        env = gymnasium.make(env_id, disable_env_checker=True, **_fitted(env_id, own), **extra)
+        env = _made(env_id, own, extra)
         if around or isinstance(env.action_space, spaces.Dict | spaces.Tuple):
             from training.collect import wrappers
 
@@ -79,6 +79,18 @@ def make_env(env_id: str, settings: dict[str, Any], **extra: Any) -> gymnasium.E
         raise UserError(
             f"cannot make the environment env_id = {str(env_id)!r}: {reason(error)}{_hint(error)}"
         ) from None
+
+
+def _made(env_id: str, settings: dict[str, Any], extra: dict[str, Any]) -> gymnasium.Env:
+    """The environment; where a list was refused that should have been a tuple, with tuples."""
+    try:
+        fitted = _fitted(env_id, settings)
+        return gymnasium.make(env_id, disable_env_checker=True, **fitted, **extra)
+    except TypeError as error:
+        others = tuples.all_tuples(settings)
+        if "tuple" not in str(error) or others == settings:
+            raise
+        return gymnasium.make(env_id, disable_env_checker=True, **others, **extra)
 
 
 def _hint(error: Exception) -> str:

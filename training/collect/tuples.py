@@ -19,6 +19,13 @@ def with_tuples(
     return found
 
 
+def all_tuples(value: Any) -> Any:
+    """A copy of nested settings with a tuple in place of every list."""
+    if isinstance(value, dict):
+        return {key: all_tuples(one) for key, one in value.items()}
+    return tuple(map(all_tuples, value)) if isinstance(value, list) else value
+
+
 def _declared(make: Any, key: str) -> tuple[Any, Any]:
     """Default and annotation of an argument, in the class itself or in a base of it."""
     for one in inspect.getmro(make) if isinstance(make, type) else (make,):

@@ -250,10 +250,11 @@ def sight_of(
 
 def _chosen(env: gymnasium.Env, identity: str, images: Collection[str]) -> list[str]:
     """The parts of the observation that are replaced. Raises UserError if there are none."""
-    there = image_keys(env.observation_space)
+    there = image_keys(env.observation_space, tables=bool(images))
     if not there:
         raise UserError(
-            f"{identity} has no images: no part of its observation is a Box of 2 to 4 dimensions"
+            f"{identity} has no images: no part of its observation is a Box of 2 to 4 dimensions, "
+            "tables of numbers aside"
         )
     for key in images:
         if key not in there:
