@@ -1,5 +1,6 @@
 """The trainer: deterministic, resumable bit for bit, and careful with bad input."""
 
+import json
 import subprocess
 import sys
 from contextlib import closing
@@ -11,7 +12,7 @@ import yaml
 
 from tests.helpers import checkpoints, metrics, refused, same_results, train
 from tests.training.background import start, wait_for
-from training import es
+from training import es, evaluate
 from training.algorithms.es import ESProgress, EvolutionStrategies
 from training.algorithms.es_config import load_config
 from training.collect.seeds import EVALUATION_SEEDS_FROM
@@ -101,7 +102,7 @@ def test_warm_start(job, tmp_path, capsys):
     )  # fmt: skip
 
 
-def test_sampled_actions_resume_bit_for_bit_and_the_centre_takes_the_best(tmp_path, capsys):
+def test_sampled_actions_resume_bit_for_bit_and_are_evaluated_when_asked(tmp_path, capsys):
     """CartPole, resumed and not; greedy candidates earn otherwise."""
     pole = {
         "env_id": "CartPole-v1", "iterations": 2, "popsize": 4, "workers": 1, "terrains": 1,
@@ -119,9 +120,21 @@ def test_sampled_actions_resume_bit_for_bit_and_the_centre_takes_the_best(tmp_pa
     assert es.main(["--resume", str(run), "--set", "iterations=2"]) == 0
     same_results(whole, run)
     (first, *_), (other, *_) = metrics(whole), metrics(greedy)
-    assert first["center_reward"] == other["center_reward"]
     assert (first["sigma"], other["sigma"]) < ("0.1", "0.4")
     assert first["reward_mean"] != other["reward_mean"]
+    assert f"training.evaluate {run} --sample-actions" in capsys.readouterr().out
+    words = [str(run), "--episodes", "2", "--no-floors", "--out"]
+    assert evaluate.main([*words, str(tmp_path / "best")]) == 0
+    assert "run was trained with actions that are drawn" in capsys.readouterr().err
+    assert evaluate.main([*words, str(tmp_path / "drawn"), "--sample-actions"]) == 0
+    assert "note: " not in capsys.readouterr().err
+    best, drawn = (
+        json.loads((tmp_path / name / "evaluation.json").read_text())[0]
+        for name in ("best", "drawn")
+    )
+    assert drawn["sample_actions"] is True
+    assert "sample_actions" not in best
+    assert [one["reward"] for one in drawn["records"]] != [one["reward"] for one in best["records"]]
 
 
 MISTAKES = [

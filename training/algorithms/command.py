@@ -147,7 +147,10 @@ def _print_done(trainer: Trainer, config: JobConfig, run: Path) -> None:
             (command_line(trainer.command, "--resume", run, "--set", *more), "train longer"),
         ]
     custom = [*custom_names(config).values(), *env_settings.custom(config.env)]
-    print_next(config.iterations, run, config.env_id, *commands, custom=custom)
+    print_next(
+        config.iterations, run, config.env_id, *commands,
+        custom=custom, sample_actions=getattr(config, "sample_actions", False),
+    )  # fmt: skip
 
 
 def custom_names(config: Any) -> dict[str, str]:
@@ -164,17 +167,19 @@ def _overrides_again(config: Any) -> list[str]:
 
 
 def print_next(
-    iterations: int, run: Path, env_id: str, *commands: tuple[str, str], custom: Iterable[str] = ()
-) -> None:
+    iterations: int, run: Path, env_id: str, *commands: tuple[str, str],
+    custom: Iterable[str] = (), sample_actions: bool = False,
+) -> None:  # fmt: skip
     """Print that a run is done and the commands to view and evaluate it, then further `commands`;
     `custom` are the values of `custom_names`."""
     # A custom environment is imported only when the command line names it.
     words = [str(run), *(["--env", env_id] if ":" in env_id else [])]
     for name in custom:
         words += ["--custom", name]
+    acts = ["--sample-actions"] if sample_actions else []
     found = [
-        (command_line("training.rollout", *words, "--video", "episode.mp4"), "see it"),
-        (command_line("training.evaluate", *words), "measure it on unseen seeds"),
+        (command_line("training.rollout", *words, *acts, "--video", "episode.mp4"), "see it"),
+        (command_line("training.evaluate", *words, *acts), "measure it on unseen seeds"),
     ]
     if env_id == envs.RECORDED_SPACES:  # has no simulator
         found = [(command_line("deploy.export", *words), "write it for a robot")]

@@ -156,7 +156,7 @@ class EvolutionStrategies(Algorithm[ESConfig]):
         statistics = self.policy.normaliser.statistics
         maps = map_state(self.policy) if progress.fitted else {}
         tasks = [
-            Task(self.searcher.center, statistics, seed, options, maps, kept)
+            Task(self.searcher.center, statistics, seed, options, maps, kept, config.sample_actions)
             for seed in self.seeds(_CENTER, config.center_terrains)
         ]
         pairs = config.common_terrains == "pair"

@@ -96,9 +96,9 @@ class ESConfig(JobConfig):
     center_terrains: int = Field(default=2, ge=1, le=10_000)
     """Episodes of the centre an iteration; their mean is `center_reward`."""
     sample_actions: bool = False
-    """Whether candidates draw each categorical choice by its logits instead of taking the most
-    probable one: a sparse reward is then found by chance, and more probable choices are better
-    candidates. The centre takes the most probable one. For actions with choices alone."""
+    """Whether each categorical choice is drawn by its probability, so that a sparse reward is found
+    by chance; otherwise the most probable one is taken, as evaluations do that are not given
+    --sample-actions. Only for actions with choices."""
     ray_address: str | None = None
     """Address of the Ray cluster that runs the episodes ("auto", "host:6379"), which must require a
     token; null: this machine."""

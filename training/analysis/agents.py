@@ -284,6 +284,12 @@ def find_agents(
         own_settings = requested(environments.embodiment(named, trained.get("env", {})), own)
         settings = _changed(named, own_settings, changes)
         name, custom = _name(file, path), tuple(own)
+        if trained.get("sample_actions") is True and not sample_actions:
+            print(
+                f"note: {name} was trained with actions that are drawn, and acts by the most "
+                "probable ones here; --sample-actions draws them",
+                file=sys.stderr,
+            )
         agents.append(
             Agent(
                 name, named, settings, path, device, repair, own=custom, force=force,
