@@ -130,3 +130,19 @@ def test_errors() -> None:
     x = tokens(3, 18, 16)
     message = "need_weights must be False with segment_ids, got True"
     rejects(message, module, x, x, x, segment_ids=IDS, need_weights=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "causal"), pairwise([*attention.available(), "softmax"], [False, True])
+)
+def test_a_dimension_of_groups_is_that_of_repeated_keys(name: str, causal: bool) -> None:
+    x = 0.3 * doubles(2, 3, 2, 70, 4).abs()
+    y, v = (0.3 * doubles(2, 1, 2, 70, 4, seed=seed).abs() for seed in (1, 2))
+    mask = torch.arange(70) >= torch.tensor([0, 5]).reshape(2, 1, 1, 1)
+    fm = attention.ExactSoftmax(4)
+    if name != "softmax":
+        fm = attention.feature_map(name, 4, 6, heads=2, dtype=torch.float64)
+    for key_mask in (None, mask):
+        grouped = fm.attend(x, y, v, causal=causal, key_mask=key_mask)
+        many = (t.expand(-1, 3, -1, -1, -1) for t in (y, v))
+        assert_close(grouped, fm.attend(x, *many, causal=causal, key_mask=key_mask))
