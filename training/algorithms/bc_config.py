@@ -28,6 +28,8 @@ class BCConfig(JobConfig):
     camera, observation.state: proprio}; parts without one are matched by name."""
     demonstrations_rate_hz: float | None = Field(default=None, gt=0, le=1e6)
     """Steps per second of the demonstrations, in place of the rate in their files."""
+    demos_used: int | None = Field(default=None, ge=1, le=10**9)
+    """How many of the demonstrations to train on, from the first; null: all."""
     iterations: int = Field(default=3, ge=1, le=10**9)
     """Rounds: train on everything collected, then collect rollouts of the policy."""
     expert_episodes: int = Field(default=40, ge=2, le=10**5)
@@ -74,11 +76,9 @@ class BCConfig(JobConfig):
                 raise ValueError(
                     f"episodes must be at least 2 without demonstrations, got {self.episodes}"
                 )
-            if self.demonstrations_keys or self.demonstrations_rate_hz is not None:
-                raise ValueError(
-                    "demonstrations_keys and demonstrations_rate_hz must be left out where "
-                    "demonstrations is null"
-                )
+            for key in ("demonstrations_keys", "demonstrations_rate_hz", "demos_used"):
+                if getattr(self, key):
+                    raise ValueError(f"{key} must be left out where demonstrations is null")
         fill_spaces(self)
         return self
 

@@ -102,6 +102,7 @@ class DAgger(Algorithm[BCConfig]):
         dataset = Dataset(
             open_source(str(config.demonstrations)), self.env, config.env_id, config.env,
             config.demonstrations_keys, config.demonstrations_rate_hz, config.held_out,
+            config.demos_used,
         )  # fmt: skip
         return dataset
 

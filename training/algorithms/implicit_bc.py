@@ -101,9 +101,9 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
         config, self._group = self.config, current_group()
         dataset = Dataset(
             open_source(config.demonstrations), self.env, config.env_id, config.env,
-            config.demonstrations_keys, config.demonstrations_rate_hz,
+            config.demonstrations_keys, config.demonstrations_rate_hz, most=config.demos_used,
         )  # fmt: skip
-        chosen, held_out = dataset.train[: config.demos_used], dataset.valid
+        chosen, held_out = dataset.train, dataset.valid
         self._described = dataset.describe()
         self.frames, self.held_out = FrameSet(dataset, chosen), FrameSet(dataset, held_out)
         if len(self.frames) < self._group.size:

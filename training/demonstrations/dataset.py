@@ -42,7 +42,7 @@ _PREFIXES = ("", "observation.images.", "observation.image.", "observation.", "o
 _RATES_DIFFER = 0.01
 _BEYOND = 1e-3
 """Share of an action's range by which rounding may leave its bounds."""
-_MEMORY_SHARE = 0.5
+_MEMORY_SHARE = 0.4  # training splits them, which copies
 ALL = slice(None)
 
 
@@ -154,8 +154,9 @@ def check_lengths(path: Path, lengths: NDArray[np.int64], row_bytes: int) -> Non
     size, limit = sum(map(int, lengths)) * row_bytes, memory_limit()
     if size > limit:
         raise UserError(
-            f"{path} takes {size / 1e9:.1f} GB in memory, where at most {limit / 1e9:.1f} GB, half "
-            "of this machine's, can be used: give fewer episodes, or smaller images"
+            f"{path} takes {size / 1e9:.1f} GB in memory, where at most {limit / 1e9:.1f} GB, "
+            f"{_MEMORY_SHARE:.0%} of this machine's, can be used: use fewer episodes (demos_used) "
+            "or smaller images"
         )
 
 
@@ -243,9 +244,10 @@ class Dataset:
         settings: its settings.
         keys: part of the observation, or "action", by name in the files; parts without one are
             matched by name.
-        rate_hz: steps per second, in place of the files' rate. held_out: share of the episodes held
-        out where the files have no split, evenly spread, at
+        rate_hz: steps per second, in place of the files' rate.
+        held_out: share of the episodes held out where the files have no split, evenly spread, at
             least one.
+        most: how many of the others to train on, from the first; None: all.
 
     Raises:
         UserError: the demonstrations do not fit the environment.
@@ -254,7 +256,7 @@ class Dataset:
     def __init__(
         self, source: Source, env: gymnasium.Env[Any, Any], env_id: str,
         settings: dict[str, Any], keys: Mapping[str, str], rate_hz: float | None = None,
-        held_out: float = 0.1,
+        held_out: float = 0.1, most: int | None = None,
     ) -> None:  # fmt: skip
         self.source, self.path, self._env_id = source, source.path, env_id
         parts = dict(parts_of(env.observation_space))
@@ -266,7 +268,8 @@ class Dataset:
         """Names in the files, by part of the observation and "action"."""
         self._turns = {part: self._turned(part) for part in self.keys}
         self._check_rate(env, rate_hz)
-        self.train, self.valid = self._split(held_out)
+        train, self.valid = self._split(held_out)
+        self.train = train[:most]
 
     def __len__(self) -> int:
         return len(self.source.lengths)
