@@ -3,6 +3,7 @@
 import csv
 import sqlite3
 import sys
+from contextlib import closing
 from importlib.util import find_spec
 
 import pytest
@@ -99,7 +100,7 @@ def test_a_search_killed_while_a_trial_is_chosen_is_the_same_search(tmp_path, mo
 )
 def test_a_changed_database_is_not_believed(tmp_path, capsys, change, said):
     assert search.main([*words(tmp_path, trials=1), "--out", str(tmp_path / "out")]) == 0
-    with sqlite3.connect(tmp_path / "out" / "search.db") as database:
+    with closing(sqlite3.connect(tmp_path / "out" / "search.db")) as database, database:
         database.execute(change)
     refused(capsys, search, [*words(tmp_path, trials=2), "--out", str(tmp_path / "out")], said)
 

@@ -201,7 +201,7 @@ def kept_by_mlflow(run, folder):
 def kept_by_trackio(run, folder):
     import sqlite3
 
-    with sqlite3.connect(folder / "foveate.db") as database:
+    with closing(sqlite3.connect(folder / "foveate.db")) as database:
         return [step for (step,) in database.execute("SELECT step FROM metrics ORDER BY id")]
 
 

@@ -12,7 +12,8 @@ interrupted gives the same results as one that was not.
 import math
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -215,26 +216,46 @@ class Search:
         from sqlalchemy.exc import SQLAlchemyError
 
         try:
-            return self._run(trials)
+            with self._storage() as storage:
+                return self._run(storage, trials)
         except (StorageInternalError, SQLAlchemyError) as error:
             said = " ".join(str(error).split())
             raise UserError(f"{self.out / DATABASE} cannot be used: {said}") from None
 
-    def _run(self, trials: int) -> list[Trial]:
+    @contextmanager
+    def _storage(self) -> Iterator[Any]:
+        """Optuna's record, whose connections are closed at the end."""
         import optuna
+        from sqlalchemy.pool import NullPool
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        url = f"sqlite:///{(self.out / DATABASE).resolve()}"
+        with self._readable():
+            url = f"sqlite:///{(self.out / DATABASE).resolve()}"
+            storage = optuna.storages.RDBStorage(url, engine_kwargs={"poolclass": NullPool})
         try:
-            study = optuna.create_study(
-                storage=url, study_name="search", direction=self.direction, load_if_exists=True
-            )
-            self._compare_with_runs(study.trials)
+            yield storage
+        finally:
+            storage.remove_session()
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """UserError where Optuna's record is damaged, which raises errors of many classes."""
+        try:
+            yield
         except UserError:
             raise
-        except Exception as error:  # damaged data raise errors of many classes
+        except Exception as error:
             said = " ".join(str(error).split()) or type(error).__name__
             raise UserError(f"{self.out / DATABASE} cannot be used: {said}") from None
+
+    def _run(self, storage: Any, trials: int) -> list[Trial]:
+        import optuna
+
+        with self._readable():
+            study = optuna.create_study(
+                storage=storage, study_name="search", direction=self.direction, load_if_exists=True
+            )
+            self._compare_with_runs(study.trials)
         space = {key: one.distribution(optuna) for key, one in self.space.items()}
 
         def execute(trial: Any) -> None:
