@@ -1,7 +1,7 @@
 """Environments of other packages go through every command by configuration alone.
 
     pip install minigrid highway-env ale-py gymnasium-robotics shimmy gym-pusht panda-gym \
-        "mujoco<3.4" "dm_control<1.0.35"
+        flappy-bird-gymnasium metaworld "mujoco<3.4" "dm_control<1.0.35"
     MUJOCO_GL=egl pytest -n 0 -m slow -s tests/training/test_public_environments.py
 
 What is not installed is skipped. The table in docs/guide/environments.md has the same settings.
@@ -46,6 +46,8 @@ CASES = {
         {"env.obs_type": "pixels_agent_pos", "policy.patch": "[12,12]", **DRAWN},
     ),
     "panda_gym": (es, "panda_gym:PandaReach-v3", DRAWN),
+    "flappy_bird_gymnasium": (es, "flappy_bird_gymnasium:FlappyBird-v0", DRAWN),
+    "metaworld": (es, "metaworld:Meta-World/MT1", {"env.env_name": "reach-v3", **DRAWN}),
     "mujoco": (es, "Hopper-v5", {"env.healthy_z_range": "[0.7, 2.0]", **DRAWN}),
     "Box2D": (es, "LunarLander-v3", DRAWN),
 }  # fmt: skip
