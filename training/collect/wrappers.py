@@ -179,10 +179,11 @@ def _check_size(name: str, words: Mapping[str, Any]) -> None:
     """UserError for keywords of an untrusted file with which a wrapper would need much memory."""
     for key, value in words.items():
         most = _MOST_STACKED if "stack" in key else _MOST_OF_STRANGERS
-        numbers = [one for one in env_settings.listed(value) if isinstance(one, int | float)]
+        numbers = [one for one in env_settings.listed(value) if isinstance(one, int)]
         if key != "max_episode_steps" and any(abs(one) > most for one in numbers):
             raise UserError(
-                f"{WRAPPERS}: {key} of {name} of a file may be at most {most}, got {shown(value)}"
+                f"{WRAPPERS}: {key} of {name} of a file may be at most {most}, got {shown(value)}; "
+                f"--set {WRAPPERS}=[...] allows more"
             )
 
 
