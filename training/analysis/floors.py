@@ -87,7 +87,10 @@ def compared(agents: Sequence[Agent], entries: Sequence[Mapping[str, Any]]) -> I
     floors = [one for agent, one in pairs if agent.blind or not _is_learned(agent)]
     for agent, entry in pairs:
         blind_ones = {f"{other.name} (blind)" for other, _ in pairs if other is not agent}
-        own = [one for one in floors if one["name"] not in ("oracle", *blind_ones)]
+        own = [
+            one for one in floors
+            if one["env"] == entry["env"] and one["name"] not in ("oracle", *blind_ones)
+        ]  # fmt: skip
         if agent.blind or not _is_learned(agent) or not own:
             continue
         highest = max(own, key=lambda one: _interval(one)[1])
