@@ -129,7 +129,7 @@ def test_joints_are_found_by_name():
 def play(folder, tmp_path, monkeypatch):
     """Run the node against a robot that sends such messages: the robot, and what `main` returns."""
 
-    def run(sends, topics=TOPICS, steps=5, max_age_s=5.0):
+    def run(sends, topics=TOPICS, steps=5, max_age_s=5.0, wait_s=30.0):
         contract = json.loads((folder / "contract.json").read_text())
         contract |= {"rate_hz": 100.0, "max_age_s": max_age_s}
         (tmp_path / "contract.json").write_text(json.dumps(contract))
@@ -143,7 +143,7 @@ def play(folder, tmp_path, monkeypatch):
         monkeypatch.setattr("signal.signal", lambda *_: None)
         import ros2_node
 
-        monkeypatch.setattr(ros2_node, "WAIT_S", 0.1)
+        monkeypatch.setattr(ros2_node, "WAIT_S", wait_s)
         arguments = [str(tmp_path), str(tmp_path / "topics.json"), str(steps)]
         robot.ended = lambda: ros2_node.main(*arguments, str(tmp_path / "times.csv"))
         return robot
@@ -203,7 +203,7 @@ def test_an_error_leaves_a_stop_action_behind(play):
     ],
 )
 def test_the_node_says_what_is_missing(play, sends, topics, sentence):
-    robot = play(sends, {**TOPICS, **topics})
+    robot = play(sends, {**TOPICS, **topics}, wait_s=0.1)
     with pytest.raises((TimeoutError, ValueError), match=sentence):
         robot.ended()
     assert robot.commands == []
