@@ -45,9 +45,13 @@ def chunk_rows(like: Tensor) -> int | None:
     """Return the chunk length for the device of `like` (..., L, .). None means a single block.
 
     A graph exported for any L has no loop over chunks and takes O(L^2). A compiled graph processes
-    all chunks together (`_all_chunks`), so that one graph serves many lengths.
+    all chunks together (`_all_chunks`), so that one graph serves many lengths; with gradients,
+    which Inductor of PyTorch 2.13 and 2.14 gets wrong there, it unrolls the loop.
     """
-    if not isinstance(like.shape[-2], int) or (is_compiling() and not is_exporting()):
+    if not isinstance(like.shape[-2], int):
+        return None
+    learns = torch.is_grad_enabled() and like.requires_grad
+    if is_compiling() and not is_exporting() and not learns:
         return None
     return CHUNK if like.device.type == "cpu" else ACCELERATOR_CHUNK
 
@@ -74,10 +78,12 @@ def causal_blocks(
             the earlier sums.
     """
     if decays is None and is_compiling() and not is_exporting():
-        ((phi_q, log_floor),), ((phi_k, log_scale, v),) = queries, keys
-        with component(SCORE), full_precision(v):
-            start = empty_state(phi_k.mantissa, v) if state is None else state
-            return _all_chunks(start, phi_q, log_floor, (phi_k, log_scale, v), signed)
+        queries, keys = tuple(queries), tuple(keys)
+        if len(queries) == 1:
+            (phi_q, log_floor), (phi_k, log_scale, v) = queries[0], keys[0]
+            with component(SCORE), full_precision(v):
+                start = empty_state(phi_k.mantissa, v) if state is None else state
+                return _all_chunks(start, phi_q, log_floor, (phi_k, log_scale, v), signed)
     outputs = []
     sums = earlier = None
     factors = iter(decays) if decays is not None else None

@@ -249,6 +249,21 @@ def test_compiles_to_one_graph(causal):
     assert_close(results[0][1], results[1][1], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.records
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Inductor's own imports
+@pytest.mark.parametrize("name", ["positive", "trig"])
+def test_inductor_has_the_gradients_of_causal_attention(name):
+    """Of more than one chunk, the last of which is padded."""
+    torch.compiler.reset()
+    ours = RandomFeatureAttention(EMBED, HEADS, name, 64, batch_first=True)
+    gradients = []
+    for run in (torch.compile(ours, fullgraph=True), ours):
+        x = (0.3 * tokens(2, 100, EMBED)).requires_grad_()
+        run(x, x, x, is_causal=True)[0].square().sum().backward()
+        gradients.append(x.grad)
+    assert_close(*gradients, rtol=1e-3, atol=1e-4)
+
+
 def test_a_step_exports_with_its_state():
     """`tests/deploy/test_attention.py` exports the module for any length."""
     ours = RandomFeatureAttention(EMBED, HEADS, batch_first=True).eval()
