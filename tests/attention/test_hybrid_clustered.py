@@ -163,7 +163,7 @@ def test_fit_finds_centres_and_diagonals():
     given = feature_map("clustered_hybrid", D, 8, query_centers=CENTERS[0], **DOUBLE)
     given.fit(x, y)
     assert_close(given.query_centers, CENTERS[0], rtol=0, atol=0)
-    rejects("fit needs at least 3 tokens one for each cluster, got 2", fm.fit, x, y[:2])
+    rejects("fit needs at least 3 tokens, one for each cluster, got 2", fm.fit, x, y[:2])
     # |A|^4 is the ratio of mean squares within the clusters, whatever the centres' signs.
     x, y = points(200, 1, 0.3), points(200, 2, 0.6)
     x[:, 0], y[:, 0] = x[:, 0] + 3, y[:, 0] + 3
