@@ -1,7 +1,7 @@
 """Tokens per second of `generate` in a Hugging Face model: a cache of keys and values against a
 state of constant size.
 
-    python -m benchmarks.generate_speed [--lengths 1024 8192 32768] [--out generate_speed.json]
+    python -m benchmarks.generate_speed [--lengths 1024 8192 32768] [--out DIR]
 
 The model is GPT-2 with random weights (4 layers, 4 heads of 64 numbers), batch 1, one thread. Both
 use `generate` of transformers: softmax attention with its `DynamicCache`, and positive features
@@ -17,7 +17,7 @@ import torch
 
 from attention import integrations
 from experiments import figure
-from experiments.figure import Arguments, Rows
+from experiments.figure import Arguments, Lines, Rows
 from training.io.config import UserError
 
 COLUMNS = {
@@ -49,8 +49,8 @@ def _bytes(cache: Any) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def run(arguments: Arguments) -> dict[str, Any]:
-    """Measure and print each length and attention. Raises UserError without transformers."""
+def measure(arguments: Arguments) -> dict[str, Any]:
+    """Each length and kind of attention. Raises UserError without transformers."""
     try:
         import transformers
     except ModuleNotFoundError:
@@ -99,15 +99,18 @@ def run(arguments: Arguments) -> dict[str, Any]:
                     "cache_mb": _bytes(cache) / 1e6,
                 }
             )
-    print("\n".join(figure.table(results, COLUMNS, 8, -16, 10, 11, 9, 10)))
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     return {"tokens": tokens, "num_features": m, "versions": versions, "results": results}
 
 
-main = figure.file_command(
-    run,
+def show(results: dict[str, Any]) -> Lines:
+    """A row for each prompt and kind of attention."""
+    yield from figure.table(results["results"], COLUMNS, 8, -16, 10, 11, 9, 10)
+
+
+main = figure.command(
+    measure, show, None,
     figure.option("--lengths", type=int, nargs="+", default=[1024, 8192, 32768], help="prompts"),
     figure.option("--tokens", type=int, default=32, help="generated tokens (default 32)"),
     figure.option("--num-features", type=int, default=256, help="m (default 256)"),
-    file="--out",
-)
+)  # fmt: skip

@@ -1,6 +1,6 @@
 """Time of `attention.RandomFeatures.transform` beside scikit-learn's `RBFSampler`.
 
-    python -m benchmarks.sklearn_speed [--out sklearn_speed.json]
+    python -m benchmarks.sklearn_speed [--out DIR]
 
 Both have the same number of columns and one thread. Their calls take turns; times are medians of
 CPU time. Times are in milliseconds.
@@ -15,7 +15,7 @@ import torch
 
 import attention
 from experiments import figure
-from experiments.figure import Arguments, Rows
+from experiments.figure import Arguments, Lines, Rows
 
 SIZES = (
     *((1, 10, 100), (100, 10, 100), (1000, 20, 100), (10000, 20, 100)),
@@ -28,8 +28,8 @@ COLUMNS = {
 }  # fmt: skip
 
 
-def run(arguments: Arguments) -> dict[str, Any]:
-    """Measure and print each size in both precisions."""
+def measure(arguments: Arguments) -> Rows:
+    """Each size in both precisions."""
     from sklearn.kernel_approximation import RBFSampler
 
     torch.set_num_threads(1)
@@ -49,12 +49,15 @@ def run(arguments: Arguments) -> dict[str, Any]:
             rbf, ours = map(statistics.median, times)
             row = {"rows": rows, "dim": dim, "columns": columns, "dtype": np.dtype(dtype).name}
             results.append({**row, "rbf_ms": rbf, "ours_ms": ours, "ratio": ours / rbf})
-    print("\n".join(figure.table(results, COLUMNS, 6, 5, 8, 8, 11, 15, 6)))
-    return {"calls": arguments.calls, "results": results}
+    return results
 
 
-main = figure.file_command(
-    run,
+def show(results: Rows) -> Lines:
+    """A row for each size and precision."""
+    yield from figure.table(results, COLUMNS, 6, 5, 8, 8, 11, 15, 6)
+
+
+main = figure.command(
+    measure, show, None,
     figure.option("--calls", type=int, default=15, help="timed calls (default 15)"),
-    file="--out",
-)
+)  # fmt: skip

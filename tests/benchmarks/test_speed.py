@@ -85,14 +85,14 @@ def test_attention_cost(tmp_path, monkeypatch):
 
 
 def test_generate_speed(tmp_path, capsys):
-    file = tmp_path / "generate.json"
-    words = ["--lengths", "8", "--tokens", "4", "--num-features", "16", "--out", str(file)]
+    file = tmp_path / "generate_speed.json"
+    words = ["--lengths", "8", "--tokens", "4", "--num-features", "16", "--out", str(tmp_path)]
     if importlib.util.find_spec("transformers") is None:
         assert generate_speed.main(words) == 2
         assert "needs transformers: pip install transformers" in capsys.readouterr().err
         return
     assert generate_speed.main(words) == 0
-    cache, sums = json.loads(file.read_text())["results"]
+    cache, sums = json.loads(file.read_text())["results"]["results"]
     # Keys and values of 4 layers and 11 tokens; sums of 16 features and 64 numbers, and a few more.
     assert cache["cache_mb"] == pytest.approx(4 * 11 * 2 * 256 * 4 / 1e6)
     assert sums["cache_mb"] == pytest.approx(4 * 4 * (16 * 65 + 5) * 4 / 1e6)
@@ -100,8 +100,8 @@ def test_generate_speed(tmp_path, capsys):
 
 def test_sklearn_speed(tmp_path, monkeypatch):
     monkeypatch.setattr(sklearn_speed, "SIZES", ((10, 3, 8),))
-    file = tmp_path / "sklearn.json"
-    assert sklearn_speed.main(["--calls", "3", "--out", str(file)]) == 0
+    file = tmp_path / "sklearn_speed.json"
+    assert sklearn_speed.main(["--calls", "3", "--out", str(tmp_path)]) == 0
     for row in json.loads(file.read_text())["results"]:
         assert row["ratio"] == pytest.approx(row["ours_ms"] / row["rbf_ms"], rel=1e-6)
 
