@@ -25,6 +25,8 @@ PAGES = {
     "same_keys": "place_memory.md",
     "memory_over_time": "place_memory.md",
     "coupling_costs": "../reference/attention.md",
+    "generate_speed": "../guide/attention.md",
+    "sklearn_speed": "../guide/attention.md",
 }
 """Pages of records that attention.md does not print."""
 NUMBER = re.compile(r"-?\d*\.?\d+(?:e-?\d+)?")
@@ -250,6 +252,19 @@ def attention_speed(results: Any) -> Rows:
         yield (f"{names[name]}, parts",), [parts[key] for key in ("features", "values", "scores")]
 
 
+def generate_speed(results: Any) -> Rows:
+    found = results["results"]
+    for cache, sums in zip(found[::2], found[1::2], strict=True):
+        keys = ("tokens_per_s", "cache_mb", "prompt_s")
+        yield (f"{cache['length']:,}",), flat([cache[key], sums[key]] for key in keys)
+
+
+def sklearn_speed(results: Any) -> Rows:
+    for double, single in zip(results[::2], results[1::2], strict=True):
+        label = tuple(f"{double[key]:,}" for key in ("rows", "dim", "columns"))
+        yield label, [double["ratio"], single["ratio"]]
+
+
 PRINTED = {
     f.__name__: f
     for f in (
@@ -257,6 +272,7 @@ PRINTED = {
         resultants, couplings, max_error, bandwidths, cooccurrence, classification,
         classification_10000, hybrid_bases, error_per_flop, compositional, place_memory,
         place_memory_width, same_keys, memory_over_time, coupling_costs, attention_speed,
+        generate_speed, sklearn_speed,
     )
 }  # fmt: skip
 
