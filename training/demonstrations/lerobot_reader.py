@@ -395,6 +395,8 @@ def decoded(path: Path, times_s: NDArray[np.float64], spec: ArraySpec) -> NDArra
         stream.codec_context.thread_count = 1
         if not len(times_s):
             return out
+        if stream.time_base is None:
+            raise ValueError("its video has no unit of time")
         seek = max(0.0, float(times_s[0]) - TOLERANCE_S)
         container.seek(int(seek / stream.time_base), stream=stream)
         for count, frame in enumerate(container.decode(stream)):
