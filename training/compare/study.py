@@ -62,7 +62,7 @@ class Study(Comparison):
     def config_text(self) -> str:
         data = configuration.dump(self.settings)
         for key, parts in (
-            ("repair", data["curves"]), ("group", data["arms"]), ("best_seeds", [data]),
+            ("repair", data["curves"]), ("group", data["arms"]), ("best_seeds", [data]), ("blind", [data]),
             ("always", data["stages"]),
         ):  # fmt: skip
             for part in parts:
