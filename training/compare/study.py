@@ -62,8 +62,8 @@ class Study(Comparison):
     def config_text(self) -> str:
         data = configuration.dump(self.settings)
         for key, parts in (
-            ("repair", data["curves"]), ("group", data["arms"]), ("best_seeds", [data]), ("blind", [data]),
-            ("always", data["stages"]),
+            ("repair", data["curves"]), ("group", data["arms"]), ("best_seeds", [data]),
+            ("blind", [data]), ("always", data["stages"]),
         ):  # fmt: skip
             for part in parts:
                 if not part[key]:  # files of studies without them stay as they are
