@@ -199,7 +199,7 @@ class Algorithm(BaseAlgorithm, Generic[C]):
         if device == "cpu" and hasattr(config, "device") and torch.cuda.is_available():
             device += " (this machine has a GPU: device=cuda)"
         return (
-            f"policy {config.policy.name}: {', '.join(parts) or 'a custom one'}",
+            ": ".join(filter(None, (f"policy {config.policy.name}", ", ".join(parts)))),
             f"{self.workers} worker{'' if self.workers == 1 else 's'} on "
             f"{len(os.sched_getaffinity(0))} cores, device {device}",
         )
