@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from attention.options import check_count
-from attention.packed import attend_packed, no_mask_with_segments
+from attention.packed import attend_packed
 from attention.precision import working_dtype
 from attention.scores import softmax_token_scores
 from attention.token_checks import check_tokens
@@ -48,8 +48,9 @@ class ExactSoftmax(nn.Module):
         """
         self._check_input(x, y)
         if segment_ids is not None:
-            no_mask_with_segments(key_mask)
-            return attend_packed(self.attend, x, y, values, segment_ids, causal=causal)
+            return attend_packed(
+                self.attend, x, y, values, segment_ids, causal=causal, key_mask=key_mask
+            )
         check_tokens(x, y, values, causal, key_mask)
         dtype = values.dtype
         if not x.dtype == y.dtype == dtype:

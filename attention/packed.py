@@ -26,7 +26,14 @@ class Attend(Protocol):
 
 
 def attend_packed(
-    attend: Attend, x: Tensor, y: Tensor, values: Tensor, segment_ids: Tensor, *, causal: bool
+    attend: Attend,
+    x: Tensor,
+    y: Tensor,
+    values: Tensor,
+    segment_ids: Tensor,
+    *,
+    causal: bool,
+    key_mask: Tensor | None = None,
 ) -> Tensor:
     """Attention of each token over the tokens with its number.
 
@@ -36,9 +43,15 @@ def attend_packed(
     Args:
         segment_ids: integers (batch, L), or (L,) for all rows; 0 is padding, whose output is zero.
         causal: tokens see only those before them, and themselves.
+        key_mask: must be None.
 
-    Raises ValueError for numbers that do not fit the tokens.
+    Raises ValueError for a mask, or numbers that do not fit the tokens.
     """
+    if key_mask is not None:
+        raise ValueError(
+            "key_mask must be None with segment_ids, whose 0 is padding, got a mask of shape "
+            f"{tuple(key_mask.shape)}"
+        )
     if x.ndim < 3:
         x, y, values = (tokens.unsqueeze(0) for tokens in (x, y, values))
         return attend_packed(attend, x, y, values, segment_ids, causal=causal).squeeze(0)
@@ -64,15 +77,6 @@ def attend_packed(
     if places:
         output = output.index_copy(0, torch.cat(places), torch.cat(outputs).to(output.dtype))
     return output.unflatten(0, (batch, length)).movedim(1, -2)
-
-
-def no_mask_with_segments(mask: Tensor | None) -> None:
-    """Raise ValueError for a mask beside segment_ids."""
-    if mask is not None:
-        raise ValueError(
-            "key_mask must be None with segment_ids, whose 0 is padding, got a mask of shape "
-            f"{tuple(mask.shape)}"
-        )
 
 
 def check_segments(segment_ids: Tensor, batch: int, length: int) -> None:

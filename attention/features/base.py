@@ -10,7 +10,7 @@ from attention.construction import Rebuilt
 from attention.joining import joined
 from attention.kernels import check_kernel
 from attention.options import check_count
-from attention.packed import attend_packed, no_mask_with_segments
+from attention.packed import attend_packed
 from attention.precision import Float32Buffers, full_precision, working_dtype
 from attention.scores import block_rows
 from attention.streaming import Prepared, attend, bidirectional
@@ -226,8 +226,9 @@ class FeatureMap(Float32Buffers, Rebuilt):
             ValueError: if shapes, dtypes or devices do not fit.
         """
         if segment_ids is not None:
-            no_mask_with_segments(key_mask)
-            return attend_packed(self.attend, x, y, values, segment_ids, causal=causal)
+            return attend_packed(
+                self.attend, x, y, values, segment_ids, causal=causal, key_mask=key_mask
+            )
         return attend(self, x, y, values, causal=causal, key_mask=key_mask)
 
     def bidirectional(self, tokens: Prepared) -> Tensor:
