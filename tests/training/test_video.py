@@ -156,13 +156,13 @@ def test_a_gif_holds_every_second_step_in_its_own_colours(tmp_path):
 
 
 def test_a_webp_is_an_animation_of_every_second_step(tmp_path):
-    with Image.open(video_of(tmp_path / "film", "film.webp")) as film:
-        assert (film.size, film.n_frames, film.info["loop"]) == ((640, 480), 5, 0)
-        film.seek(4)
-        film.load()
-        assert film.info["duration"] == 100
+    with Image.open(video_of(tmp_path / "animation", "animation.webp")) as animation:
+        assert (animation.size, animation.n_frames, animation.info["loop"]) == ((640, 480), 5, 0)
+        animation.seek(4)
+        animation.load()
+        assert animation.info["duration"] == 100
         last = picture_of(video_of(tmp_path / "still", "still.png", "--still-s", "60"))
-        assert np.abs(np.asarray(film.convert("RGB"), int) - last).mean() < 1
+        assert np.abs(np.asarray(animation.convert("RGB"), int) - last).mean() < 1
 
 
 @pytest.mark.parametrize("still_s", ["0.2", "60"])

@@ -99,12 +99,11 @@ class DAgger(Algorithm[BCConfig]):
 
     def _opened(self, config: BCConfig) -> Dataset:
         """The demonstrations of the configuration, compared with the environment."""
-        dataset = Dataset(
+        return Dataset(
             open_source(str(config.demonstrations)), self.env, config.env_id, config.env,
             config.demonstrations_keys, config.demonstrations_rate_hz, config.held_out,
             config.demos_used,
         )  # fmt: skip
-        return dataset
 
     def describe(self) -> str:
         kind = getattr(self.config.policy, "controller", None)
@@ -122,10 +121,6 @@ class DAgger(Algorithm[BCConfig]):
     @property
     def opens_pool(self) -> bool:  # type: ignore[override]
         """Whether episodes are run at all."""
-        return self._plays
-
-    @property
-    def _plays(self) -> bool:
         return self.config.episodes > 0 and not self.env.metadata.get("spaces_only")
 
     def setup(self, run: Path) -> None:
@@ -210,7 +205,7 @@ class DAgger(Algorithm[BCConfig]):
     def tasks(self, outcomes: Sequence[Played]) -> list[Task]:
         """Episodes of the policy or, before the first iteration, of the expert with noise."""
         config = self.config
-        if outcomes or not self._plays:
+        if outcomes or not self.opens_pool:
             return []
         if self.progress.iteration == 0:
             noise = config.disturbance, config.disturbance_steps
@@ -234,7 +229,7 @@ class DAgger(Algorithm[BCConfig]):
 
     def summary(self, row: dict[str, float], seconds: float) -> str:
         end = f"held out {row['val_loss']:.3g}"
-        if self._plays:
+        if self.opens_pool:
             end = f"success {row['success']:.2f}"
         return f"loss {row['loss']:.3g}, {end}"
 

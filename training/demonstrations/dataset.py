@@ -160,6 +160,39 @@ def check_lengths(path: Path, lengths: NDArray[np.int64], row_bytes: int) -> Non
         )
 
 
+class FileSource:
+    """What the `Source`s of other programs' files share: arrays are read one at a time."""
+
+    path: Path
+    specs: Mapping[str, ArraySpec]
+    lengths: NDArray[np.int64]
+    recorded_in: RecordedIn | None = None
+    seeds: Sequence[int] = ()
+    _masks: Mapping[str, Sequence[int]]
+
+    def mask(self, name: str) -> list[int]:
+        """See `Source`."""
+        return list(self._masks[name])
+
+    def read(self, episode: int, key: str, steps: slice = ALL) -> NDArray[Any]:
+        """See `Source`."""
+        raise NotImplementedError
+
+    def identity(self, train: Sequence[int], valid: Sequence[int]) -> str:
+        """See `Source`."""
+        names = sorted(key for key, spec in self.specs.items() if not spec.is_frame)
+        used = [*train, *valid]
+        facts = {key: str(self.specs[key]) for key in sorted(self.specs)}
+        text = json.dumps([facts, len(train), [int(self.lengths[i]) for i in used]])
+        arrays = (self.read(i, name).tobytes() for i in used for name in names)
+        return sha256_of(chain([text.encode()], arrays))
+
+    def _check_lengths(self, more_bytes: int = 0) -> None:
+        """`check_lengths` of everything but frames, which are read when they are needed."""
+        row = sum(spec.nbytes for spec in self.specs.values() if not spec.is_frame)
+        check_lengths(self.path, self.lengths, more_bytes + row)
+
+
 def spaces_of(source: Source, keys: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
     """Settings of RecordedSpaces-v0 for a dataset, and the keys of its parts.
 
@@ -222,16 +255,6 @@ def _range(source: Source, key: str) -> tuple[NDArray[np.float64], NDArray[np.fl
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise UserError(f"{source.path}: {key} has numbers that are not finite")
     return np.asarray(low), np.asarray(high)
-
-
-def identity_of(source: Source, train: Sequence[int], valid: Sequence[int]) -> str:
-    """`Source.identity` of numbers that are read one array at a time."""
-    names = sorted(key for key, spec in source.specs.items() if not spec.is_frame)
-    used = [*train, *valid]
-    facts = {key: str(source.specs[key]) for key in sorted(source.specs)}
-    text = json.dumps([facts, len(train), [int(source.lengths[i]) for i in used]])
-    arrays = (source.read(i, name).tobytes() for i in used for name in names)
-    return sha256_of(chain([text.encode()], arrays))
 
 
 class Dataset:

@@ -15,7 +15,7 @@ most `TOLERANCE_S` away, as LeRobot has it."""
 
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
@@ -32,9 +32,8 @@ from training.command.errors import UserError
 from training.command.files import check_regular, read_bytes
 from training.demonstrations.dataset import (
     ALL,
+    FileSource,
     RecordedIn,
-    check_lengths,
-    identity_of,
     inside,
     reading,
 )
@@ -82,7 +81,7 @@ class _Episode(NamedTuple):
     """File and time of its first frame, seconds, by camera."""
 
 
-class LeRobotSource:
+class LeRobotSource(FileSource):
     """The `training.demonstrations.dataset.Source` of such a dataset.
 
     Raises:
@@ -117,14 +116,11 @@ class LeRobotSource:
         if len(self._episodes) > _MOST_EPISODES:
             raise UserError(f"{path} has more than {_MOST_EPISODES} episodes")
         self.lengths = np.array([one.length for one in self._episodes], np.int64)
-        check_lengths(path, self.lengths, 8 + sum(map(_small, self.specs.values())))
+        self._check_lengths(8)
         self._masks = self._splits(info)
         if isinstance(info.foveate, dict):
             self._of_training_lerobot(info.foveate)
         self._column = lru_cache(maxsize=2 * len(info.features))(self._whole_column)
-
-    recorded_in: RecordedIn | None = None
-    seeds: Sequence[int] = ()
 
     def __reduce__(self) -> Any:
         return LeRobotSource, (self.path,)
@@ -211,15 +207,7 @@ class LeRobotSource:
             train = [i for i in range(len(numbers)) if i not in set(held_out)]
             self._masks = {"train": train, "valid": held_out}
 
-    def mask(self, name: str) -> list[int]:
-        """See `Source`; the splits of info.json, if one of them is held out."""
-        return list(self._masks[name])
-
     # --- rows ---
-
-    def identity(self, train: Sequence[int], valid: Sequence[int]) -> str:
-        """See `Source`."""
-        return identity_of(self, train, valid)
 
     def read(self, episode: int, key: str, steps: slice = ALL) -> NDArray[Any]:
         """See `Source`; images are (steps, height, width, channels)."""
@@ -310,10 +298,6 @@ class LeRobotSource:
             if not rows:
                 return out
         raise ValueError(f"it ends before row {min(rows)}")
-
-
-def _small(spec: ArraySpec) -> int:
-    return 0 if spec.is_frame else spec.nbytes
 
 
 def _spec(feature: _Feature) -> ArraySpec:

@@ -8,7 +8,6 @@ reads no pickles here.
 
 import os
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,9 +19,7 @@ from training.command.errors import UserError
 from training.command.files import check_regular
 from training.demonstrations.dataset import (
     ALL,
-    RecordedIn,
-    check_lengths,
-    identity_of,
+    FileSource,
     inside,
     reading,
 )
@@ -33,12 +30,10 @@ _MOST_FILES, _MOST_ARRAYS = 10**6, 1000
 _HIGHEST_RATIO = 1032  # of deflate; a higher one is a wrong length
 
 
-class NpzSource:
+class NpzSource(FileSource):
     """The `training.demonstrations.dataset.Source` of such a folder. Raises UserError."""
 
     kind = "a folder of npz files"
-    recorded_in: RecordedIn | None = None
-    seeds: Sequence[int] = ()
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -49,8 +44,7 @@ class NpzSource:
             raise UserError(f"{self._files[0]} lacks action, its arrays are {', '.join(first)}")
         self.specs = {name: spec for name, (_, spec) in first.items()}
         self.lengths = np.array([self._length(file) for file in self._files], np.int64)
-        rows = sum(spec.nbytes for spec in self.specs.values() if not spec.is_frame)
-        check_lengths(path, self.lengths, rows)
+        self._check_lengths()
 
     def _listed(self) -> tuple[list[Path], dict[str, list[int]]]:
         groups = {name: sorted((self.path / name).glob("*.npz")) for name in ("train", "valid")}
@@ -109,14 +103,6 @@ class NpzSource:
             if rows not in (steps, steps + 1):
                 raise UserError(f"{path}: {name} has {rows} rows, where {self._action} has {steps}")
         return steps
-
-    def mask(self, name: str) -> list[int]:
-        """See `Source`; the files of the folder of that name."""
-        return list(self._masks[name])
-
-    def identity(self, train: Sequence[int], valid: Sequence[int]) -> str:
-        """See `Source`."""
-        return identity_of(self, train, valid)
 
     def read(self, episode: int, key: str, steps: slice = ALL) -> NDArray[Any]:
         """See `Source`."""

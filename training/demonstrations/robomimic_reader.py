@@ -7,7 +7,6 @@ Nothing outside the file is read: neither links nor external or virtual arrays.
 """
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from training.command.errors import UserError
 from training.command.files import check_regular
-from training.demonstrations.dataset import ALL, RecordedIn, check_lengths, identity_of, reading
+from training.demonstrations.dataset import ALL, FileSource, reading
 from training.demonstrations.format import FORMAT, ArraySpec
 from training.demonstrations.reader import group_at, names_in, text_of
 from training.io.state_files import plain_json
@@ -42,12 +41,10 @@ def is_robomimic(path: Path) -> bool:
         return False
 
 
-class RobomimicSource:
+class RobomimicSource(FileSource):
     """The `training.demonstrations.dataset.Source` of such a file. Raises UserError."""
 
     kind = "robomimic's HDF5"
-    recorded_in: RecordedIn | None = None
-    seeds: Sequence[int] = ()
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -62,8 +59,7 @@ class RobomimicSource:
                 self.specs, _ = _arrays(data, self._names[0])
                 self.lengths = np.array([self._length(data, n) for n in self._names], np.int64)
                 self._masks = {name: self._mask(file, name) for name in ("train", "valid")}
-        rows = sum(spec.nbytes for spec in self.specs.values() if not spec.is_frame)
-        check_lengths(path, self.lengths, rows)
+        self._check_lengths()
 
     def _length(self, data: h5py.Group, name: str) -> int:
         specs, steps = _arrays(data, name)
@@ -84,14 +80,6 @@ class RobomimicSource:
         if absent:
             raise ValueError(f"mask/{name} names {absent[0]}, which data lacks")
         return [order[one] for one in chosen]
-
-    def mask(self, name: str) -> list[int]:
-        """See `Source`; robomimic's own masks."""
-        return list(self._masks[name])
-
-    def identity(self, train: Sequence[int], valid: Sequence[int]) -> str:
-        """See `Source`."""
-        return identity_of(self, train, valid)
 
     def read(self, episode: int, key: str, steps: slice = ALL) -> NDArray[Any]:
         """See `Source`."""
