@@ -16,11 +16,13 @@ import gymnasium
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from tests.helpers import metrics
+
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "follow_light"
 PAGE = (ROOT / "examples" / "README.md").read_text()
 BLOCKS = re.findall(r"^```bash\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-SCRIPT = re.sub(r"\\\n\s*", "", BLOCKS[0])
+SCRIPT, *OTHERS = (re.sub(r"\\\n\s*", "", block) for block in BLOCKS)
 COMMANDS = [shlex.split(line)[2:] for line in SCRIPT.splitlines() if "-m training." in line]
 FEWER = {
     "iterations=15": ["iterations=1", "popsize=4", "terrains=1", "center_terrains=1", "workers=1"],
@@ -66,6 +68,17 @@ def test_it_is_a_sound_environment(example):
                 env.render()
             seen.append(env.step(env.action_space.low)[0])
     assert (seen[0] == seen[1]).all()  # whoever watches changes nothing
+
+
+def test_it_learns_from_the_terms_that_it_declares(example):
+    """The page's command, with smaller images and fewer steps."""
+    pytest.importorskip("stable_baselines3")
+    module, *words = shlex.split(next(b for b in OTHERS if "training.ppo" in b))[2:]
+    fewer = [*words, "steps=300", "episodes=6", "iterations=8", "env.side=16", "workers=1"]
+    only = {word.partition("=")[0]: word for word in fewer if "=" in word[1:]}
+    assert import_module(module).main([*words[:3], *only.values()]) == 0
+    rewards = [float(row["center_reward"]) for row in metrics(Path("runs/terms"))]
+    assert rewards[-1] > rewards[0] + 15
 
 
 @pytest.mark.slow

@@ -220,10 +220,10 @@ class SeeingConfig:
     hidden: tuple[int, ...] = (32,)
     """Widths of the hidden layers; none: a linear map (mlp). The last is the width of the recurrent
     layer (lstm, gru), the first the channels of the convolutions (conv)."""
-    bins: Bins | tuple[Bins, ...] | None = None
+    bins: Annotated[int, Field(ge=2, le=1001)] | tuple[Bins, ...] | None = None
     """Number of equally spaced values among which a softmax chooses a number of the action, for all
-    numbers or for each; 0: regressed; null: regressed, or votes for the feet of a robot whose
-    geometry names them."""
+    numbers or for each, where 0 is regressed; null: regressed, or votes for the feet of a robot
+    whose geometry names them."""
     last_action: bool = False
     """Whether the controller receives the previous action, zeros at the beginning of an episode;
     not with votes."""

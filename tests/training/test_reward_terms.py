@@ -59,6 +59,15 @@ def test_the_terms_are_what_numbers_are_judged_by():
         made.close()
 
 
+def test_a_part_that_is_left_out_is_not_mirrored(tmp_path):
+    changes = {"env": {"observation_keys": ["proprio"]}, "policy": {"bins": [25, 25, 0]}}
+    walk = {"env_id": "SteppingStones-v0", "steps": 8, "episodes": 1, "center_episodes": 1}
+    lifts = {"decide": "lift_off", "action_legs": "lifting", "episode_s": 0.5}
+    changes["env"] |= lifts
+    job = JOB | walk | changes | {"gammas": None, "iterations": 1, "exploration": 0.4}
+    assert len(metrics(train(ppo, job, tmp_path / "run"))) == 1
+
+
 def test_a_mirrored_choice_of_a_negated_number_is_the_opposite_bin():
     made = ProximalPolicyOptimisation(
         PPOConfig(**{**JOB, "policy": {"bins": [9, 5]}, "exploration": 0.5})
@@ -87,7 +96,10 @@ def test_a_mirrored_choice_of_a_negated_number_is_the_opposite_bin():
         ({"gammas": [0.5]}, "gammas must have a discount for each of the action's 2 numbers"),
         ({"credit": "shared"}, "gammas need credit: terms"),
         ({"policy": {"bins": [9]}}, "a count for each of the action's 2 numbers, got 1"),
-        ({"policy": {"bins": 1}}, "bins must be 0 (regressed) or at least 2, got 1"),
+        ({"policy": {"bins": 0}}, "policy.bins = 0, but input should be greater than or"),
+        ({"policy": {"bins": [9, 1]}}, "policy.bins.1: bins must be 0 (regressed) or at least 2"),
+        ({"policy": {"bins": [9, -3]}}, "policy.bins.1 = -3, but input should be"),
+        ({"env": {"parts": {"speed": [0]}}}, "'speed' of the observation, which has 0 numbers"),
         ({"exploration": [0.5, 0.5]}, "exploration must have a deviation for each of the 1"),
     ],
 )  # fmt: skip

@@ -14,6 +14,7 @@ class Cart(gymnasium.Env):
     Args:
         reported: the terms that `info` holds.
         order: the order of the action's mirror.
+        parts: orders of further parts of the observation's mirror.
     """
 
     metadata = {"render_modes": [], "render_fps": 10}  # noqa: RUF012
@@ -21,10 +22,13 @@ class Cart(gymnasium.Env):
     action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
     reward_terms = {"ahead": (0,), "aside": (1,)}  # noqa: RUF012
 
-    def __init__(self, reported=("ahead", "aside"), order=(0, 1)):
+    def __init__(self, reported=("ahead", "aside"), order=(0, 1), parts=()):
         self._reported = reported
         self.mirror = Mirror(
-            {"observation": Reflection((0, 1, 2, 3), (1.0, -1.0, 1.0, -1.0))},
+            {
+                "observation": Reflection((0, 1, 2, 3), (1.0, -1.0, 1.0, -1.0)),
+                **{key: Reflection(tuple(order)) for key, order in dict(parts).items()},
+            },
             Reflection(tuple(order), (1.0, -1.0)),
         )
 

@@ -20,7 +20,8 @@ class Mirroring:
     """Reflects rollouts of an environment.
 
     Args:
-        env: an environment that offers `mirror`, see `envs.geometry.Mirror`.
+        env: an environment that offers `mirror`, see `envs.geometry.Mirror`. Parts of its
+            observation that `observation_keys` leaves out are not reflected.
         judged: which number of the action each column of the samples is.
         choices: how many values each of the first columns has, which are choices.
 
@@ -33,8 +34,10 @@ class Mirroring:
         found = env.get_wrapper_attr("mirror") if env.has_wrapper_attr("mirror") else None
         if found is None:
             raise UserError(f"mirror must be false for {name_of(env)}, which declares none")
-        self._parts, self._choices = dict(found.observation), choices
         shapes = {key: part.shape or () for key, part in parts_of(env.observation_space)}
+        left_out = dict(parts_of(env.unwrapped.observation_space)).keys() - shapes
+        self._parts = {k: part for k, part in found.observation.items() if k not in left_out}
+        self._choices = choices
         for key, reflection in self._parts.items():
             shape = shapes.get(key, ())
             axis = reflection.axis

@@ -181,10 +181,12 @@ def keys(cls: Any, prefix: str = "") -> list[str]:
 
 
 def _sentence(cls: Any, error: ValidationError, prefix: str, names: Iterable[str]) -> str:
-    first = error.errors(include_url=False)[0]
-    place, owner = _locate(cls, first["loc"])
+    found = [(*_locate(cls, one["loc"]), one) for one in error.errors(include_url=False)]
+    place = found[0][0]
+    of_it = [one for one in found if one[0][: len(place)] == place]  # of every type that it may be
+    place, owner, first = max(of_it, key=lambda one: len(one[0]))
     key = (prefix + ".".join(place)).removesuffix(".")
-    more = "" if error.error_count() == 1 else f" (and {error.error_count() - 1} more like this)"
+    more = f" (and {len(found) - len(of_it)} more like this)" if len(found) > len(of_it) else ""
     said = sentence({**first}, _fields(owner), key=key, shown=shown)
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return f"{said}{more}{did_you_mean(key, [*names] or keys(cls, prefix))}"
@@ -223,6 +225,10 @@ def _is_union(annotation: Any) -> bool:
     return typing.get_origin(annotation) in (typing.Union, types.UnionType)
 
 
+def _members(annotation: Any) -> list[Any]:
+    return [one for one in typing.get_args(annotation) if one is not type(None)]
+
+
 def _locate(cls: Any, loc: tuple[int | str, ...]) -> tuple[list[str], Any]:
     """Key names of a pydantic location, tags of unions left out, and the dataclass it is in."""
     names: list[str] = []
@@ -231,6 +237,9 @@ def _locate(cls: Any, loc: tuple[int | str, ...]) -> tuple[list[str], Any]:
         members = choices_of(annotation)
         if part in members:
             owner, annotation = members[str(part)], None
+            continue
+        if not members and _is_union(annotation) and len(_members(annotation)) > 1:
+            annotation = None  # the part names one of the union's types
             continue
         names.append(str(part))
         if typing.get_origin(annotation) is dict:
