@@ -1,17 +1,19 @@
-"""Our trainers beside Stable-Baselines3's PPO on six public tasks, in equal minutes of two cores.
+"""Our trainers beside Stable-Baselines3's PPO on six public tasks, in equal time of two cores.
 
-    python -m experiments.robots.public_tasks --runs DIR [TASK ...] [--minutes 5]
+    python -m experiments.robots.public_tasks --runs DIR [TASK ...] [--minutes 2]
 
-Each run trains for so many minutes of wall time, its start included, and is then interrupted as by
-Ctrl-C, which all three trainers answer with a checkpoint. Stable-Baselines3 is trained by its zoo
-(`rl_zoo3`) with the settings tuned there. Policies then play fresh seeds, deterministically; random
-actions are the floor. What is in `--runs` is not run again; a task that is not asked for stays as
-the file in `--out` has it. Needs the extras `rl`, `box2d` and `video`, `rl_zoo3`, `ale-py`,
-`minigrid` and `gymnasium[mujoco]`. Nothing else may run on the machine.
+Each run trains until its processes have used the CPU time that two cores have in so many minutes,
+its start included, so that neither other work on the machine nor an idle core counts. It is then
+interrupted as by Ctrl-C, which all three trainers answer with a checkpoint. Stable-Baselines3 is
+trained by its zoo (`rl_zoo3`) with the settings tuned there. Policies then play fresh seeds,
+deterministically; random actions are the floor. What is in `--runs` is not run again; a task that
+is not asked for stays as the file in `--out` has it. Needs the extras `rl`, `box2d` and `video`,
+`rl_zoo3`, `ale-py`, `minigrid`, `psutil` and `gymnasium[mujoco]`.
 
 Intervals are over training seeds and episodes (`training.analysis.intervals`), 95 % each.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -42,32 +44,43 @@ TASKS: dict[str, dict[str, Any]] = yaml.safe_load(
 """By name: title, the task's name in the zoo, and the settings of our trainers."""
 TRAINERS = {"es": "our evolution strategies", "ppo": "our PPO", "sb3": "Stable-Baselines3's PPO"}
 SEEDS, EPISODES = 3, 50
-_GRACE_S = 120
+_CORES = 2
+_GRACE_S = 240
 """Seconds that an interrupted trainer may take to end."""
 
 
 def train(words: Sequence[str], log: Path, minutes: float) -> float:
-    """Run a trainer's command for so long, interrupt it, and return the seconds that it ran.
+    """Run a trainer's command until its processes have used so many minutes of both cores,
+    interrupt it, and return the CPU seconds that they used.
 
     Raises UserError if it ends by a fault.
     """
-    began = time.monotonic()
+    import psutil
+
+    used_s = 0.0
     with log.open("wb") as out:
-        process = subprocess.Popen(
+        process = psutil.Popen(
             [sys.executable, *words], stdout=out, stderr=subprocess.STDOUT, start_new_session=True
         )
-        try:
-            process.wait(60 * minutes)
-        except subprocess.TimeoutExpired:
+        while process.poll() is None and used_s < 60 * minutes * _CORES:
+            time.sleep(0.5)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                used_s = max(used_s, _cpu_s([process, *process.children(recursive=True)]))
+        if process.poll() is None:
             process.send_signal(signal.SIGINT)
         try:
             status = process.wait(_GRACE_S)
-        except subprocess.TimeoutExpired:
+        except psutil.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             raise UserError(f"{words[1]} did not end when interrupted: see {log}") from None
     if status not in (0, 130):
         raise UserError(f"{words[1]} ended with status {status}: see {log}")
-    return time.monotonic() - began
+    return used_s
+
+
+def _cpu_s(processes: Sequence[Any]) -> float:
+    """CPU seconds of processes, with those of their children that have ended."""
+    return sum(sum(one.cpu_times()[:4]) for one in processes)
 
 
 def ours(run: Path, task: Mapping[str, Any], trainer: str, seed: int, minutes: float) -> Any:
@@ -79,10 +92,10 @@ def ours(run: Path, task: Mapping[str, Any], trainer: str, seed: int, minutes: f
     words = ["-m", f"training.{trainer}", "--config", str(file), "--out", str(out)]
     spent_s = train([*words, "--set", f"seed={seed}"], run / "log.txt", minutes)
     named = env_settings.custom(task["env"].get("env", {}))
-    (entry,) = evaluate(find_agents([str(out)], [], None, [], own=named), _seeds())
+    (entry,) = evaluate(find_agents([str(out)], [], None, [], own=named), _seeds(task))
     progress: Any = checkpoint.load(checkpoint.in_run(out)[-1]).state["progress"]
     rewards = [round(float(e["reward"]), 4) for e in entry["records"]]
-    return {"rewards": rewards, "env_steps": int(progress["env_steps"]), "spent_s": spent_s}
+    return {"rewards": rewards, "env_steps": int(progress["env_steps"]), "cpu_s": spent_s}
 
 
 def zoo(run: Path, task: Mapping[str, Any], seed: int, minutes: float) -> Any:
@@ -102,10 +115,11 @@ def zoo(run: Path, task: Mapping[str, Any], seed: int, minutes: float) -> Any:
         task["zoo"], 1, statistics, EVALUATION_SEED + seed, None, False, settings, {}
     )
     policy = PPO.load(model)
-    rewards: Any = evaluate_policy(policy, env, EPISODES, return_episode_rewards=True)[0]
+    count = len(_seeds(task))
+    rewards: Any = evaluate_policy(policy, env, count, return_episode_rewards=True)[0]
     env.close()
     found = [round(float(reward), 4) for reward in rewards]
-    return {"rewards": found, "env_steps": int(policy.num_timesteps), "spent_s": spent_s}
+    return {"rewards": found, "env_steps": int(policy.num_timesteps), "cpu_s": spent_s}
 
 
 def _zoo_settings(run: Path, task: Mapping[str, Any]) -> list[str]:
@@ -120,8 +134,9 @@ def _zoo_settings(run: Path, task: Mapping[str, Any]) -> list[str]:
     return ["--conf-file", str(file)]
 
 
-def _seeds() -> range:
-    return range(EVALUATION_SEED, EVALUATION_SEED + EPISODES)
+def _seeds(task: Mapping[str, Any]) -> range:
+    """Fresh seeds, fewer for a task whose episodes are long."""
+    return range(EVALUATION_SEED, EVALUATION_SEED + task.get("test_episodes", EPISODES))
 
 
 def result(runs: Path, name: str, trainer: str, seed: int, minutes: float) -> Any:
@@ -144,7 +159,8 @@ def floor(runs: Path, name: str) -> list[float]:
     file = runs / f"{name}-random.json"
     if not file.exists():
         words = [f"{key}={json.dumps(value)}" for key, value in settings.get("env", {}).items()]
-        (entry,) = evaluate(find_agents([], ["random"], settings["env_id"], words), _seeds())
+        agents = find_agents([], ["random"], settings["env_id"], words)
+        (entry,) = evaluate(agents, _seeds(TASKS[name]))
         with writing(file):
             write_atomically(file, json.dumps([e["reward"] for e in entry["records"]]).encode())
     rewards: list[float] = json.loads(read_bytes(file))
@@ -156,11 +172,12 @@ def measure(arguments: Arguments) -> dict[str, Any]:
     unknown = [name for name in arguments.tasks if name not in TASKS]
     if unknown:
         raise UserError(f"TASK must be of {', '.join(TASKS)}, got {unknown[0]!r}")
-    runs, minutes = Path(arguments.runs), 0.5 if arguments.quick else arguments.minutes
+    runs = Path(arguments.runs)
     file = Path(arguments.out or "") / "public_tasks.json"
     found = json.loads(read_bytes(file))["results"] if arguments.out and file.exists() else {}
     seeds = range(arguments.seed, arguments.seed + (1 if arguments.quick else SEEDS))
     for name in arguments.tasks or TASKS:
+        minutes = 0.25 if arguments.quick else arguments.minutes or TASKS[name]["minutes"]
         of_task = {t: [result(runs, name, t, s, minutes) for s in seeds] for t in TRAINERS}
         found[name] = {"minutes": minutes, "random": floor(runs, name), **of_task}
     return {name: found[name] for name in TASKS if name in found}
@@ -185,5 +202,5 @@ main = figure.command(
     measure, show, None,
     figure.option("tasks", nargs="*", metavar="TASK", help=f"of {', '.join(TASKS)}"),
     figure.option("--runs", metavar="DIR", required=True, help="directory of the runs"),
-    figure.option("--minutes", type=float, default=5.0, help="of a run (default 5)"),
+    figure.option("--minutes", type=float, help="of two cores, a run (default: the task's)"),
 )  # fmt: skip
