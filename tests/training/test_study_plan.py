@@ -73,6 +73,19 @@ def test_floors_are_rows_of_the_table(tmp_path):
     assert ">FAVOR+ m = 16 (blind)<" in (tmp_path / "record" / "report.html").read_text()
 
 
+def test_choices_can_be_drawn_in_evaluations(tmp_path):
+    job = {"env_id": "CartPole-v1", "iterations": 1}
+    arm = {"arms": STUDY["arms"][:1], "seeds": [0], "references": [], "episodes": 3}
+    path, out = write_study(tmp_path, job, **arm, sample_actions=True), tmp_path / "out"
+    assert conduct(path, out) == 0
+    entry = figures(out)["favor-m-16-s0.json"]
+    assert entry["sample_actions"]
+    written = (out / "study.yaml").read_text()
+    assert "sample_actions: true" in written
+    path.write_text(path.read_text().replace("sample_actions: true", "sample_actions: false"))
+    assert conduct(path, out) == 2  # other episodes
+
+
 def test_a_curve_with_repair_is_measured_with_it_everywhere(tmp_path, capsys):
     curves = [CURVE, CURVE | {"name": "wind, repaired", "repair": "holes"}]
     arm = {"arms": STUDY["arms"][:1], "seeds": [0], "curves": curves}

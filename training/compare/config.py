@@ -134,6 +134,9 @@ class StudyConfig:
     blind: bool = False
     """Evaluate every variant blind too, shown the images of another episode, as the floors of
     `training.evaluate`."""
+    sample_actions: bool = False
+    """Draw the choices of trained policies by their probabilities in evaluations, as
+    `training.evaluate --sample-actions`."""
     env: dict[str, Any] = field(default_factory=dict)
     """Settings of the environment in all evaluations."""
     episodes: int = Field(default=200, ge=2, le=10**5)

@@ -41,6 +41,7 @@ class Evaluation:
     seeds: tuple[Count, ...]
     checkpoint_sha256: str | None = None
     repair: str | None = None
+    sample_actions: bool = False
 
 
 @checked_dataclass(frozen=True, config=State)
@@ -116,6 +117,11 @@ class EvaluationJob(Job):
         """Repair of depth images in place of the policy's own; scripted policies see none."""
         return None if self.curve is None or self.run is None else self.curve.repair
 
+    @property
+    def _draws(self) -> bool:
+        """Whether choices are drawn by their probabilities; scripted policies have none."""
+        return self.study.sample_actions and self.run is not None
+
     def points(self) -> dict[Path, tuple[float | None, dict[str, Any]]]:
         """By result file, x on the curve (None: the task itself) and the changed settings. Points
         that change nothing are left out: the evaluation on the task itself has their episodes."""
@@ -159,6 +165,7 @@ class EvaluationJob(Job):
             before["seeds"] = before["seeds"][: len(seeds)]
             before["env_settings"] = environments.completed(self.env_id, before["env_settings"])
             now = {**before, "env_settings": settings, "seeds": seeds, "repair": self._repair}
+            now["sample_actions"] = self._draws
             now["checkpoint_sha256"] = there[-1] if there else before["checkpoint_sha256"]
             for change in differences(fingerprint(before), fingerprint(now)):
                 return stale(f"{path} was measured", change, "study", "that file")
@@ -175,13 +182,14 @@ class EvaluationJob(Job):
         for path, settings in missing.items():
             agent = Agent(
                 self.who, self.env_id, settings, file, device, self._repair, force=True,
-                blind=self.blind,
+                blind=self.blind, sample_actions=self._draws,
             )  # fmt: skip
             if self.run is None and self.who == "constant":
                 with agent.make_env() as env:
                     agent = with_best_constant(agent, env)
             before = read_json(Episodes, path) if path.is_file() else None
             inputs = {"checkpoint_sha256": file, "env": settings, "device": device, **repair}
+            inputs |= {"sample_actions": True} if self._draws else {}
             episodes = _play_on(
                 unfinished(path),
                 fingerprint(inputs),

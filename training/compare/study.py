@@ -63,7 +63,7 @@ class Study(Comparison):
         data = configuration.dump(self.settings)
         for key, parts in (
             ("repair", data["curves"]), ("group", data["arms"]), ("best_seeds", [data]),
-            ("blind", [data]), ("always", data["stages"]),
+            ("blind", [data]), ("sample_actions", [data]), ("always", data["stages"]),
         ):  # fmt: skip
             for part in parts:
                 if not part[key]:  # files of studies without them stay as they are
