@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from torch import Tensor
 
-from attention.options import check_positive
+from attention.options import check_positive, is_real
 
 KernelName = Literal["softmax", "gaussian"]
 KERNELS: tuple[str, ...] = get_args(KernelName)
@@ -42,6 +42,22 @@ def von_mises(x: Tensor, y: Tensor, kappa: float, period: float = 2 * math.pi) -
     check_positive(kappa=kappa, period=period)
     half_angles = (x - y) * (math.pi / period)
     return (-2 * kappa * half_angles.sin().square().sum(-1)).exp()
+
+
+def quadratic(x: Tensor, y: Tensor, c: float = 1.0, s: float = 1.0) -> Tensor:
+    """(c + s x.y)^2, shapes (..., d), (..., d) -> (...), leading ones broadcast.
+
+    Raises ValueError if c is negative, s is not positive, or one is not finite.
+    """
+    check_quadratic(c, s)
+    return (c + s * (x * y).sum(-1)).square()
+
+
+def check_quadratic(c: float, s: float) -> None:
+    """Raise ValueError unless c is at least 0 and s positive, both finite numbers."""
+    if not is_real(c) or not 0 <= c < math.inf:
+        raise ValueError(f"c must be a finite number of at least 0, got {c!r}")
+    check_positive(s=s)
 
 
 def check_kernel(kernel: str) -> None:

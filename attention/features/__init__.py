@@ -15,6 +15,7 @@ from attention.features.poisson import PoissonFeatures
 from attention.features.poisson_plus import PoissonPlusFeatures
 from attention.features.positive import PositiveFeatures
 from attention.features.projected import ProjectedFeatures
+from attention.features.quadratic import QuadraticFeatures
 from attention.features.relu import ReluFeatures
 from attention.features.trig import TrigFeatures
 from attention.features.trig_phase import TrigPhaseFeatures
@@ -35,6 +36,7 @@ __all__ = [
     "PoissonPlusFeatures",
     "PositiveFeatures",
     "ProjectedFeatures",
+    "QuadraticFeatures",
     "ReluFeatures",
     "ScaledFeatures",
     "TrigFeatures",

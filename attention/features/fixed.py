@@ -1,4 +1,4 @@
-"""Maps without random vectors, whose kernel is phi(x).phi(y) itself."""
+"""Maps that take no vectors, whose kernel is their own."""
 
 from typing import ClassVar
 
@@ -46,7 +46,7 @@ class FixedFeatures(FeatureMap):
         if projection not in available_projections():
             got = repr(projection) if isinstance(projection, str) else "a tensor"
             raise ValueError(
-                f"projection of {self.name}, which has no random vectors, must be a known name, "
+                f"projection of {self.name}, which takes no vectors, must be a known name, "
                 f"got {got}"
             )
         dtype = working_dtype(dtype or torch.get_default_dtype())

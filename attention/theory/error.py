@@ -16,6 +16,7 @@ from attention.theory.complex_exponential import complex_exponential
 from attention.theory.discrete import geometric, geometric_plus, poisson, poisson_plus
 from attention.theory.gaussian import gaussian_hybrid
 from attention.theory.gerf import gerf, oprf
+from attention.theory.quadratic import quadratic
 
 
 def _of_lengths(
@@ -40,6 +41,7 @@ _CLOSED_FORMS: dict[str, Callable[..., Tensor]] = {
     "poisson": poisson,
     "poisson_plus": poisson_plus,
     "positive": _of_lengths(base.positive),
+    "quadratic": quadratic,
     "trig": _of_lengths(base.trig),
     "trig_phase": _of_lengths(base.trig_phase),
 }
@@ -72,8 +74,9 @@ def mse(
             sigma and y / sigma, to which the options apply too. For gaussian_hybrid and the softmax
             kernel, which has no bandwidth, it is an alias of `lambda_sigma`.
         options: A of gerf and oprf, s of gerf, lam of poisson, p of geometric, where the default is
-            the optimum for each pair, and shift of the plus forms; A of complex_exponential; and
-            the options of the hybrids, see the functions of this package.
+            the optimum for each pair, and shift of the plus forms; A of complex_exponential; c and
+            s of quadratic, whose error is that of its own kernel; and the options of the hybrids,
+            see the functions of this package.
 
     Raises:
         ValueError: for a map, coupling or option without a closed form; the message names those

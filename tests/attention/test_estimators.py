@@ -105,7 +105,7 @@ def test_unbiased_with_the_predicted_error(name, options, projection, kernel, dr
 
 def test_every_map_is_among_the_cases():
     tested = {name for name, _ in (*MAPS, *HYBRIDS)}
-    elsewhere = {"clustered_hybrid", "elu", "gaussian_hybrid", "harmonic", "relu"}
+    elsewhere = {"clustered_hybrid", "elu", "gaussian_hybrid", "harmonic", "quadratic", "relu"}
     assert tested | elsewhere == set(attention.available())
     assert {c for name, _, c in CASES if name == "oprf"} == set(COUPLINGS)
 

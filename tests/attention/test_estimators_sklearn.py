@@ -233,13 +233,14 @@ def test_n_components_are_columns_and_gamma_is_scikit_learns(name: str, rows: np
     more = RandomFeatures(
         name, num_features=features.feature_map_.num_features + 1, random_state=0
     ).fit(rows)
-    assert columns <= 90 < more.transform(rows).shape[1] or name == "elu"
+    assert columns <= 90 < more.transform(rows).shape[1] or name in ("elu", "quadratic")
     assert columns == 90 or name in (
         "angular_hybrid",
         "gaussian_hybrid",
         "clustered_hybrid",
         "elu",
         "harmonic",
+        "quadratic",
     )
     assert features.sigma_ == pytest.approx(2.5)
 

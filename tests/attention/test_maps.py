@@ -17,11 +17,11 @@ from tests.attention import cases
 from tests.attention.cases import DOUBLE, rejects
 
 NAMES = attention.available()
-COMPARISONS = ("elu", "harmonic", "relu")
+COMPARISONS = ("elu", "harmonic", "quadratic", "relu")
 """Kernels of their own."""
 DETERMINISTIC = ("elu", "harmonic")
-"""Maps without random vectors."""
-RANDOM = tuple(name for name in NAMES if name not in DETERMINISTIC)
+"""Maps without random vectors; quadratic, which takes none, has its own tests."""
+RANDOM = tuple(name for name in NAMES if name not in (*DETERMINISTIC, "quadratic"))
 FIXED = ("angular_hybrid", "hyperbolic", "positive", "trig", "trig_phase", *COMPARISONS)
 """Maps without parameters to fit."""
 SPELLED_OUT = [name for name in NAMES if not name.endswith("_plus")]

@@ -98,6 +98,7 @@ CHUNKED: list[tuple[str, str, int, int]] = [
     ("delta", "trig", 67, 1),
     ("delta", "positive", 23, L),  # more tokens than one system
     ("delta", "elu", 2, TOKENS + 7),
+    ("delta", "quadratic", 7, L),
 ]
 
 

@@ -78,16 +78,22 @@ OPTIONS = {
         ({"phase": [nan] * 4}, "phase must be finite, got a non"),
         ({"phase": "x"}, f"phase {REAL} 'x'"),
     ],
+    "quadratic": [
+        ({"c": -1.0}, "c must be a finite number of at least 0, got -1.0"),
+        ({"c": inf}, "c must be a finite number of at least 0, got inf"),
+        ({"s": 0.0}, f"s {POSITIVE} 0.0"),
+        ({"projection": zeros(4, 3)}, "projection of quadratic, which takes no .* a tensor"),
+    ],
     "relu": [
         ({"epsilon": "1"}, f"epsilon {POSITIVE} '1'"),
         ({"epsilon": 0.0}, f"epsilon {POSITIVE} 0.0"),
     ],
     "elu": [
-        ({"projection": "none"}, "projection of elu, which has no .* got 'none'"),
-        ({"projection": zeros(4, 3)}, "projection of elu, which has no .* a tensor"),
+        ({"projection": "none"}, "projection of elu, which takes no .* got 'none'"),
+        ({"projection": zeros(4, 3)}, "projection of elu, which takes no .* a tensor"),
     ],
     "harmonic": [
-        ({"projection": zeros(4, 3)}, "projection of harmonic, which has no"),
+        ({"projection": zeros(4, 3)}, "projection of harmonic, which takes no"),
         ({"kappa": 0.0}, "kappa must be a positive finite number, or one for each of dim="),
         ({"period": (1.0, 2.0)}, r"period must be .* dim=3 axes, got \(1.0, 2.0\)"),
     ],

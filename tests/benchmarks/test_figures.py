@@ -228,7 +228,7 @@ def test_errors_and_flops_of_every_map(tmp_path):
     assert set(unit) <= set(error_per_flop.MAPS)
     assert {options["name"] for options in error_per_flop.MAPS.values()} == set(
         attention.available()
-    ) - {"elu", "harmonic", "quadratic", "relu"} & set(attention.available())
+    ) - {"elu", "harmonic", "quadratic", "relu"}
     # 2 d m for the features of a query and of a key each; then sums and reads of F x (dv + 1).
     favor = unit["positive"]
     least = 2 * 2 * 64 * favor["m"] + 2 * 2 * favor["F"] * 64

@@ -87,9 +87,12 @@ def test_graphs_of_pytorch_attend_at_any_length():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")  # PyTorch's own
 @pytest.mark.filterwarnings("ignore:# The axis name")  # two inputs are as long as each other
-@pytest.mark.parametrize(("causal", "weights", "mask"), MODES)
-def test_every_mode_is_an_onnx_graph_for_any_length(causal, weights, mask):
-    module = Given("angular_hybrid", causal, weights, mask).requires_grad_(False)
+@pytest.mark.parametrize(
+    ("name", "causal", "weights", "mask"),
+    [*(("angular_hybrid", *mode) for mode in MODES), ("quadratic", 1, 0, 1)],
+)
+def test_every_mode_is_an_onnx_graph_for_any_length(name, causal, weights, mask):
+    module = Given(name, causal, weights, mask).requires_grad_(False)
     check(in_onnx(module), module)
 
 
