@@ -103,3 +103,16 @@ def test_a_task_that_a_mirror_changes_offers_none(make, settings):
 def test_settings_that_do_not_fit_are_one_sentence(settings, sentence):
     with pytest.raises(ValueError, match=sentence):
         SteppingStonesEnv(**settings)
+
+
+def test_frames_lie_within_a_decision_until_the_robot_falls(make):
+    """A caller may draw every 25 ms; nothing is called in a reset."""
+    env, moments = make(**LIFT_OFF).unwrapped, []
+    env.on_frame = lambda: moments.append(env.render())
+    env.reset(seed=3)
+    counts, ended = [], False
+    while not ended:
+        *_, ended, _, _ = env.step(np.float32([0, 0, 1]))
+        counts.append(len(moments) - sum(counts))
+    assert set(counts[:-1]) == {env.frames_a_step} == {10}
+    assert counts[-1] < 10

@@ -133,6 +133,21 @@ def test_a_video_holds_every_step_for_browsers(tmp_path, capfd, name, start, cod
     assert np.abs(frames[9].astype(int) - last).mean() < 3
 
 
+def test_what_happens_within_a_long_decision_is_drawn_too(tmp_path, capsys):
+    """A decision of 0.25 s has ten frames, and the episode is the one without a video."""
+    settings = ["decide=lift_off", "action_legs=lifting", "episode_s=0.55"]
+    arguments = ["--policy", "oracle", "--seed", "3", "--set", *settings]
+    assert rollout.main(arguments) == 0
+    alone = capsys.readouterr().out
+    path = tmp_path / "film.webm"
+    assert rollout.main([*arguments, "--video", str(path)]) == 0
+    assert capsys.readouterr().out == f"{alone}wrote {path}\n"
+    assert cv2.VideoCapture(str(path)).get(cv2.CAP_PROP_FPS) == pytest.approx(40)
+    frames = frames_of(path)[:, :440].astype(int)  # without the caption
+    assert len(frames) == 20
+    assert (np.abs(np.diff(frames, axis=0)).mean((1, 2, 3)) > 0.2).all()
+
+
 @pytest.mark.parametrize("suffix", [".mp4", ".webm"])
 def test_sides_need_not_be_even_nor_names_be_no_protocol(tmp_path, monkeypatch, suffix):
     monkeypatch.chdir(tmp_path)

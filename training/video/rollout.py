@@ -16,7 +16,7 @@ from training.collect.environments import render_modes, step_s
 from training.collect.episode import Episode, run_episode
 from training.collect.outcomes import described
 from training.io.config import UserError
-from training.video.video import FPS, FrameWriter, LastInfo, VideoRecorder
+from training.video.video import FPS, FrameWriter, LastInfo, VideoRecorder, frames_a_step
 
 
 def roll(
@@ -43,7 +43,7 @@ def roll(
     try:
         with LastInfo(agent.make_env(_render_mode(agent, video, render))) as env:
             fps = 1 / step_s(env, 1 / FPS)
-            writer = FrameWriter(video, fps) if video else None
+            writer = FrameWriter(video, fps * frames_a_step(env)) if video else None
             recorder = VideoRecorder(env, writer, still_s, agent.name) if writer else None
             on_step = LiveWindow(env, fps, agent.name) if render else recorder
             policy = agent.make_policy(env)

@@ -45,15 +45,19 @@ class Scene:
                 "nothing to record"
             )
 
-    def frame(self, observation: Any, policy: Policy, caption: str) -> NDArray[np.uint8]:
+    def frame(
+        self, observation: Any, policy: Policy, caption: str, outside: Any = None
+    ) -> NDArray[np.uint8]:
         """A frame (height, width, 3) with the policy's images of an observation, and its memory
-        below."""
-        frame = self._frame(observation, policy, caption)
+        below. `outside` is the outside view, by default that of now."""
+        frame = self._frame(observation, policy, caption, outside)
         ask = getattr(policy, "remembered", None)
         ground = ask(observation) if callable(ask) else None
         return frame if ground is None else with_memory(frame, ground)
 
-    def _frame(self, observation: Any, policy: Policy, caption: str) -> NDArray[np.uint8]:
+    def _frame(
+        self, observation: Any, policy: Policy, caption: str, outside: Any
+    ) -> NDArray[np.uint8]:
         parts, images = flat(observation), self._images(policy)
         key = self._key(policy, images)
         attention = getattr(policy, "attention_map", None)
@@ -61,11 +65,11 @@ class Scene:
             # The image that the policy acted on: attention belongs to it, not to the next one.
             return side_by_side(np.asarray(parts[key]), np.asarray(attention(observation)), caption)
         if key is not None:
-            drawn = self._outside() if self._draws else np.asarray(parts[key])
+            drawn = self._outside(outside) if self._draws else np.asarray(parts[key])
             return side_by_side(drawn, None, caption)
         insets = self._seen(observation, policy, images)
         if self._draws:
-            return compose(self._outside(), insets, caption)
+            return compose(self._outside(outside), insets, caption)
         return compose(np.zeros(_CANVAS, np.uint8), insets, caption, _ALONE_PX)
 
     def _key(self, policy: Policy, images: list[ImageInput]) -> str | None:
@@ -87,9 +91,9 @@ class Scene:
         except ValueError:  # for spaces that no built-in policy supports
             return []
 
-    def _outside(self) -> NDArray[np.uint8]:
+    def _outside(self, drawn: Any) -> NDArray[np.uint8]:
         try:
-            drawn: Any = self._env.render()
+            drawn = self._env.render() if drawn is None else drawn
         except NotImplementedError:
             drawn = None
         if drawn is None or np.ndim(drawn) != 3:

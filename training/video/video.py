@@ -55,7 +55,7 @@ class FrameWriter:
 
     @property
     def stride(self) -> int:
-        """Number of environment steps per frame."""
+        """A frame is written of so many that are drawn."""
         return 2 if self._suffix in (".gif", ".webp") else 1
 
     def add(self, frame: np.ndarray) -> None:
@@ -183,8 +183,16 @@ class LastInfo(gymnasium.Wrapper):
         return result
 
 
+def frames_a_step(env: gymnasium.Env[Any, Any]) -> int:
+    """Frames that an environment with render mode rgb_array lets a caller draw in a step: its
+    `frames_a_step`. It then calls `env.unwrapped.on_frame` at each of them."""
+    drawn = env.unwrapped.render_mode == "rgb_array"
+    return int(getattr(env.unwrapped, "frames_a_step", 1)) if drawn else 1
+
+
 class VideoRecorder:
-    """An `on_step` of the episode loop that draws every step into a FrameWriter.
+    """An `on_step` of the episode loop that draws every step into a FrameWriter, and what happens
+    within a step where the environment has frames there (`frames_a_step`).
 
     A .gif or .webp takes every second frame; a .png is the frame at `still_s` seconds of the first
     episode, or the episode's last frame when it ends earlier. Raises UserError for a `still_s` that
@@ -198,37 +206,51 @@ class VideoRecorder:
 
         self.env, self.writer, self.title = env, writer, title
         self._scene = Scene(env)
-        self.step_s = step_s(env, 1 / FPS)
-        self.still_step = max(1, round(still_s / self.step_s))
-        self.step = self.episode = 0
+        self._frames_a_step = frames_a_step(env)
+        self.frame_s = step_s(env, 1 / FPS) / self._frames_a_step
+        self.still_frame = max(1, round(still_s / self.frame_s))
+        self.frame = self.episode = 0
         self._latest: tuple[Any, Policy] | None = None
+        self._outside: list[Any] = []  # views of frames whose observation is not known yet
+        if self._frames_a_step > 1:
+            env.unwrapped.on_frame = self._look  # type: ignore[attr-defined]
 
     def start_episode(self) -> None:
-        """Begin counting the steps of the next episode."""
-        self.step = 0
+        """Begin counting the frames of the next episode."""
+        self.frame = 0
         self.episode += 1
 
     def __call__(self, env: Any, observation: Any, action: Any, reward: float, policy: Any) -> None:
-        self.step += 1
         self._latest = (observation, policy)
-        if self.writer.still:
-            if self.episode == 1 and self.step == self.still_step:
-                self._draw()
-        elif self.step % self.writer.stride == 0:
-            self._draw()
+        outside, self._outside = self._outside, []
+        if len(outside) < self._frames_a_step:
+            outside.append(None)
+        for view in outside:
+            self.frame += 1
+            if self._is_wanted(self.frame):
+                self._draw(view)
 
     def end_episode(self) -> None:
         """Draw the last frame of an episode that ended before the still's moment."""
-        if self.writer.still and self.episode == 1 and self.step < self.still_step:
+        if self.writer.still and self.episode == 1 and self.frame < self.still_frame:
             self._draw()
 
-    def _draw(self) -> None:
+    def _look(self) -> None:
+        wanted = self._is_wanted(self.frame + len(self._outside) + 1)
+        self._outside.append(self.env.render() if wanted else None)
+
+    def _is_wanted(self, frame: int) -> bool:
+        if self.writer.still:
+            return self.episode == 1 and frame == self.still_frame
+        return frame % self.writer.stride == 0
+
+    def _draw(self, outside: Any = None) -> None:
         assert self._latest is not None
-        self.writer.add(self._scene.frame(*self._latest, self._caption()))
+        self.writer.add(self._scene.frame(*self._latest, self._caption(), outside))
 
     def _caption(self) -> str:
         parts = [self.title] if self.title else []
-        parts.append(f"{self.step * self.step_s:5.2f} s")
+        parts.append(f"{self.frame * self.frame_s:5.2f} s")
         outcomes, info = outcomes_of(task_of(self.env)), self.env.info
         parts += [one.captioned(float(info[one.name])) for one in outcomes if one.name in info]
         return "   ".join(filter(None, parts))
