@@ -1,0 +1,1 @@
+"""A policy that learns underfoot, within an episode, which ground holds."""
