@@ -60,7 +60,11 @@ def train(words: Sequence[str], log: Path, minutes: float) -> float:
     used_s = 0.0
     with log.open("wb") as out:
         process = psutil.Popen(
-            [sys.executable, *words], stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+            [sys.executable, *words],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_interruptible,
         )
         while process.poll() is None and used_s < 60 * minutes * _CORES:
             time.sleep(0.5)
@@ -76,6 +80,11 @@ def train(words: Sequence[str], log: Path, minutes: float) -> float:
     if status not in (0, 130):
         raise UserError(f"{words[1]} ended with status {status}: see {log}")
     return used_s
+
+
+def _interruptible() -> None:
+    """Let a process be interrupted where it begins in the background, which ignores SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _cpu_s(processes: Sequence[Any]) -> float:
