@@ -6,7 +6,7 @@ Each run trains until its processes have used the CPU time that two cores have i
 its start included, so that neither other work on the machine nor an idle core counts. It is then
 interrupted as by Ctrl-C, which all three trainers answer with a checkpoint. Stable-Baselines3 is
 trained by its zoo (`rl_zoo3`) with the settings tuned there. Policies then play fresh seeds,
-deterministically; random actions are the floor. What is in `--runs` is not run again; a task that
+deterministically except where they were trained with drawn actions; random actions are the floor. What is in `--runs` is not run again; a task that
 is not asked for stays as the file in `--out` has it. Needs the extras `rl`, `box2d` and `video`,
 `rl_zoo3`, `ale-py`, `minigrid`, `psutil` and `gymnasium[mujoco]`.
 
@@ -16,6 +16,7 @@ Intervals are over training seeds and episodes (`training.analysis.intervals`), 
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -101,7 +102,9 @@ def ours(run: Path, task: Mapping[str, Any], trainer: str, seed: int, minutes: f
     words = ["-m", f"training.{trainer}", "--config", str(file), "--out", str(out)]
     spent_s = train([*words, "--set", f"seed={seed}"], run / "log.txt", minutes)
     named = env_settings.custom(task["env"].get("env", {}))
-    (entry,) = evaluate(find_agents([str(out)], [], None, [], own=named), _seeds(task))
+    drawn = settings.get("sample_actions", False)
+    agents = find_agents([str(out)], [], None, [], own=named, sample_actions=drawn)
+    (entry,) = evaluate(agents, _seeds(task))
     progress: Any = checkpoint.load(checkpoint.in_run(out)[-1]).state["progress"]
     rewards = [round(float(e["reward"]), 4) for e in entry["records"]]
     return {"rewards": rewards, "env_steps": int(progress["env_steps"]), "cpu_s": spent_s}
@@ -153,6 +156,7 @@ def result(runs: Path, name: str, trainer: str, seed: int, minutes: float) -> An
     run, task = runs / f"{name}-{trainer}-s{seed}", TASKS[name]
     file = run / "result.json"
     if not file.exists():
+        shutil.rmtree(run, ignore_errors=True)  # a run that was stopped begins again
         run.mkdir(parents=True)
         is_zoo = trainer == "sb3"
         made = zoo(run, task, seed, minutes) if is_zoo else ours(run, task, trainer, seed, minutes)
