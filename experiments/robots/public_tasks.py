@@ -6,9 +6,10 @@ Each run trains until its processes have used the CPU time that two cores have i
 its start included, so that neither other work on the machine nor an idle core counts. It is then
 interrupted as by Ctrl-C, which all three trainers answer with a checkpoint. Stable-Baselines3 is
 trained by its zoo (`rl_zoo3`) with the settings tuned there. Policies then play fresh seeds,
-deterministically except where they were trained with drawn actions; random actions are the floor. What is in `--runs` is not run again; a task that
-is not asked for stays as the file in `--out` has it. Needs the extras `rl`, `box2d` and `video`,
-`rl_zoo3`, `ale-py`, `minigrid`, `psutil` and `gymnasium[mujoco]`.
+deterministically except where they were trained with drawn actions; random actions are the floor.
+What is in `--runs` is not run again; a task that is not asked for stays as the file in `--out` has
+it. Needs the extras `rl`, `box2d` and `video`, `rl_zoo3`, `ale-py`, `minigrid`, `psutil` and
+`gymnasium[mujoco]`.
 
 Intervals are over training seeds and episodes (`training.analysis.intervals`), 95 % each.
 """
