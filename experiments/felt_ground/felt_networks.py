@@ -1,6 +1,6 @@
 """Meta-training of networks as memories of what was felt.
 
-    python -m experiments.felt_ground.felt_networks --weights FOLDER [--record]
+    python -m experiments.felt_ground.felt_networks --out FOLDER [--record]
 
 A GRU and a small Transformer learn over episodes of all worlds of the comparison at d = 16, with
 kinds and labels drawn at random, to tell what gives way after a random number of samples. FOLDER
@@ -120,8 +120,8 @@ def measure(arguments: Arguments) -> dict[str, Any]:
     for kind in NETWORKS:
         steps = 10 if arguments.quick else STEPS[kind]
         memory, results[kind] = trained(kind, steps, arguments.seed)
-        if arguments.weights:
-            folder = Path(arguments.weights)
+        if arguments.out:
+            folder = Path(arguments.out)
             folder.mkdir(parents=True, exist_ok=True)
             save_file(memory.state_dict(), folder / f"{kind}.safetensors")
     return results
@@ -135,6 +135,4 @@ def show(results: dict[str, Any]) -> Lines:
             yield f"  {label:<8}" + " ".join(f"{number:.3f}" for number in row[label])
 
 
-main = figure.command(
-    measure, show, None, figure.option("--weights", metavar="FOLDER", help="save the weights here")
-)
+main = figure.command(measure, show)
