@@ -29,7 +29,7 @@ NETWORKS = {
     "gru": FeltMemoryConfig(kind="gru", hidden=256),
     "transformer": FeltMemoryConfig(kind="transformer", hidden=64, capacity=1024),
 }
-STEPS = {"gru": 4000, "transformer": 3000}
+STEPS = {"gru": 3000, "transformer": 2500}
 RATE = {"gru": 2e-3, "transformer": 1e-3}
 _TIMES = 6  # in an episode at which the GRU is asked
 _LONGEST = 192
