@@ -55,6 +55,10 @@ class Footholds:
     """Sine and cosine of the yaw; None: not observed."""
     commanded_speed: int | None = None
     """Commanded forward speed, negative backward, metres per second; None: not observed."""
+    toes: slice | None = None
+    """Toe centres (x, y, z) of each leg, level frame, metres; None: not observed."""
+    contacts: slice | None = None
+    """Whether each foot touches the ground, 0 or 1; None: not observed."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,9 @@ class Geometry:
     None where no pose is observed."""
     footholds: Footholds | None = None
     """None if actions do not place feet."""
+    appearances: Mapping[str, str] = field(default_factory=dict)
+    """Keys of images (..., height, width, numbers) of the same pixels as depth images, by the key
+    of these."""
     told_poses: InitVar[str | None] = None
     """Former name of `observed_poses`."""
 

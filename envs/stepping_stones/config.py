@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_v
 from pydantic.dataclasses import dataclass
 
 from envs.cameras import CameraConfig
+from envs.stepping_stones.felt_config import FeltGroundConfig
 
 DECISION_S = 0.05
 """Time between the policy's decisions, seconds."""
@@ -16,6 +17,8 @@ ALL_LEGS = 9
 """Numbers of an action for all legs on a straight path."""
 LIFT_OFF_S = 0.25
 """Time between the lift-offs of the gait's two pairs of legs, seconds."""
+FASTEST_M_S = 1.0
+"""No gait here walks so fast, metres a second."""
 LONGEST_GAP_M = 0.30
 """The leg's step plus its largest foothold offset cannot clear a longer gap."""
 _FARTHEST_MOVED_M = 0.2
@@ -125,6 +128,8 @@ class SteppingStonesConfig:
     units of the action."""
     success_distance_m: float = Field(default=3.0, gt=0)
     """Distance that a successful episode covers without a fall, metres."""
+    felt_ground: FeltGroundConfig = FeltGroundConfig()
+    """Tiles that look alike to depth, some of which give way, in place of stones with gaps."""
 
     @field_validator("front_camera", "belly_camera", mode="before")
     @classmethod
@@ -159,7 +164,29 @@ class SteppingStonesConfig:
             )
         if self.walk_back:
             self._check_way_back()
+        self._check_felt_ground()
         return self
+
+    @property
+    def row_end_m(self) -> float:
+        """Least length of the row of stones or tiles, metres."""
+        return 2.0 + FASTEST_M_S * self.episode_s
+
+    def _check_felt_ground(self) -> None:
+        felt = self.felt_ground
+        if not felt.is_on:
+            return
+        if self.commands_twist:
+            raise ValueError(
+                f"felt_ground.world = {felt.world} needs a straight path without the way back, got "
+                f"path_turn = {self.path_turn} and walk_back = {str(self.walk_back).lower()}"
+            )
+        if felt.longest_m > self.row_end_m:
+            raise ValueError(
+                f"felt_ground.strip_tiles must leave {felt.beyond_m:g} m of the row, whose length "
+                f"is {self.row_end_m:g} m with episode_s = {self.episode_s:g}; {felt.strip_tiles} "
+                f"tiles may end at {felt.longest_m - felt.beyond_m:.4g} m"
+            )
 
     def _check_way_back(self) -> None:
         if self.success_distance_m < _SHORTEST_WAY_BACK_M:
@@ -194,6 +221,10 @@ class SteppingStonesConfig:
             found |= {"path_radius_m": "path_turn", "yaw_rate_rad_s": "path_turn"}
         if not self.depth_blackouts:
             found["depth_blackout_s"] = "depth_blackouts"
+        found |= dict.fromkeys(self.felt_ground.without_effect, "felt_ground.world")
+        if self.felt_ground.is_on:
+            others = ("gap_m", "stone_length_m", "first_edge_m", "success_distance_m")
+            found |= dict.fromkeys(others, "felt_ground.world")
         return found
 
     @property

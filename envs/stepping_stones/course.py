@@ -1,7 +1,7 @@
 """Courses: the stones of an episode, the progress along them, and the expert's action.
 
 `StraightCourse` is the row of stones of the paper. `TwistCourse` follows a path that turns, or
-leads out and back, by a commanded twist.
+leads out and back, by a commanded twist. `FeltCourse` is a straight row of tiles.
 """
 
 from typing import Protocol
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.stepping_stones.config import SteppingStonesConfig
+from envs.stepping_stones.felt_ground import FeltCourse, draw_felt_ground
 from envs.stepping_stones.locomotion import FootholdCommand, Locomotion
 from envs.stepping_stones.path import Path
 from envs.stepping_stones.robot import RobotState
@@ -76,6 +77,8 @@ def draw_course(
 ) -> Course:
     """A random course; the same `rng` gives every kind of course stones and gaps of the same
     lengths."""
+    if config.felt_ground.is_on:
+        return FeltCourse(config, draw_felt_ground(config, rng))
     if not config.commands_twist:
         return StraightCourse(config, draw_stones(config, gap_m, rng))
     path = _draw_path(config, rng.spawn(1)[0])

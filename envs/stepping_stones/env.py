@@ -5,6 +5,8 @@ Observation, a dictionary of float32 arrays:
         radians.
     depth (cameras, height, width): planar depth of the cameras, metres; of the default ones, front
         and belly, (2, 24, 32). Where their sizes differ, depth_front (height, width) and so on.
+    appearance (cameras, height, width, d), on felt ground: numbers that the tile in each pixel
+        shows; appearance_front (height, width, d) and so on.
     proprio (45,), as the robot's sensors and estimator give it, in the level frame:
         0-2    roll, pitch, yaw, radians
         3-5    angular velocity, radians a second
@@ -50,6 +52,7 @@ from envs.signals import Signal
 from envs.stepping_stones.config import ALL_LEGS, DECISION_S, SteppingStonesConfig
 from envs.stepping_stones.course import Course, draw_course
 from envs.stepping_stones.distraction import draw_clutter
+from envs.stepping_stones.felt_ground import Appearances, FeltStones
 from envs.stepping_stones.locomotion import CONTROL_S, FootholdCommand
 from envs.stepping_stones.robot import PHYSICS_S, Laikago, RobotState
 from envs.stepping_stones.scenery import Scenery
@@ -58,7 +61,7 @@ from envs.stepping_stones.sight import Sight
 from envs.stepping_stones.signals import leg_name, mirror, reward_terms, signals
 from envs.stepping_stones.terrain import FLOOR_M, Boxes
 
-Observation = dict[str, NDArray[np.float32]]
+Observation = dict[str, NDArray[Any]]
 Floats = NDArray[np.float64]
 
 _TICKS = round(DECISION_S / CONTROL_S)
@@ -159,7 +162,7 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         clutter_rng, lying_rng = self.np_random.spawn(2)  # which draws nothing from np_random
         clutter = draw_clutter(self.config.clutter_per_m, self._stones, clutter_rng)
         self._low_m, self._high_m, self._yaw_rad = self._course.boxes(clutter)
-        self._sight.begin(lying_rng, clutter_rng)
+        self._sight.begin(lying_rng, clutter_rng, self._appearances())
         behind_m, ahead_m = self._sight.reach_m(_TALLEST_BASE_M - FLOOR_M)
         self._reach_m = max(1.5, _REACH_SLACK * behind_m), max(1.8, _REACH_SLACK * ahead_m)
         self._sensors = Sensors(self.config.sensor_noise, self.np_random)
@@ -168,7 +171,7 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         self._terrains += 1 + (len(clutter[0]) // _BOXES_A_TERRAIN if self._scenery else 0)
         self._state = self._robot.place(self._stones, self._sensors.posture_error_rad())
         if self._scenery:
-            self._scenery.dress(self._robot.stones, self._all_boxes)
+            self._scenery.dress(self._robot.stones, self._all_boxes, self._stones)
         self._locomotion = self._course.begin(self._sensors.measure(self._state))
         self._course.advance(self._state.position_m)
         self._walked, self._fell = 0, False
@@ -177,6 +180,12 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
             self._walk(self._course.command(np.zeros(ALL_LEGS)))  # to the first lift-off
             self._course.advance(self._state.position_m)
         return self._observe(), self._info(fell=False)
+
+    def _appearances(self) -> Appearances | None:
+        """What the cameras see of the tiles of felt ground; None of other ground."""
+        if not isinstance(self._stones, FeltStones):
+            return None
+        return Appearances(self.config.felt_ground, self._stones, self.np_random.spawn(1)[0])
 
     def step(
         self, action: NDArray[np.float32]

@@ -4,13 +4,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.bullet import BulletClient, HoldsPhysics
-from envs.stepping_stones.terrain import FLOOR_M, Boxes
+from envs.stepping_stones.felt_ground import FeltStones
+from envs.stepping_stones.terrain import FLOOR_M, Boxes, Stones
+from envs.stepping_stones.turned_stones import TurnedStones
 
 _WIDTH, _HEIGHT = 640, 480
 _STONE, _FLOOR = (0.62, 0.60, 0.56, 1.0), (0.20, 0.24, 0.30, 1.0)
 _FLOOR_MARGIN_M = (1.0, 1.75)  # beyond the stones along x and y
 _YAW_DEG = -40  # from which side the robot is looked at
-_CLUTTER = (0.45, 0.30, 0.22, 1.0)
+_CLUTTER, _UNSEEN = (0.45, 0.30, 0.22, 1.0), (0.0, 0.0, 0.0, 0.0)
 
 Floats = NDArray[np.float64]
 
@@ -28,16 +30,19 @@ class Scenery(HoldsPhysics):
         if client.getConnectionInfo()["connectionMethod"] == client.GUI:
             client.configureDebugVisualizer(client.COV_ENABLE_GUI, 0)
 
-    def dress(self, stones: list[int], boxes: Boxes) -> None:
-        """Colour the stones, lay a floor under them and show the clutter on it.
+    def dress(self, bodies: list[int], boxes: Boxes, row: Stones | TurnedStones) -> None:
+        """Colour the stones, lay a floor under them and show the clutter on it; of felt ground,
+        show the tiles as they look in place of the bodies.
 
         Args:
-            stones: their bodies.
+            bodies: of the stones.
             boxes: corners and turns of the stones, then of the clutter.
+            row: the stones.
         """
-        client = self._client
-        for body in stones:
-            client.changeVisualShape(body, -1, rgbaColor=_STONE)
+        client, stones = self._client, range(len(row.low_m))
+        tiles = isinstance(row, FeltStones)
+        for body in bodies:
+            client.changeVisualShape(body, -1, rgbaColor=_UNSEEN if tiles else _STONE)
         for body in self._bodies:
             client.removeBody(body)
         low, high, yaw = boxes
@@ -54,6 +59,9 @@ class Scenery(HoldsPhysics):
         self._bodies += [
             self._box(low[i], high[i], _CLUTTER, turns[i]) for i in range(len(stones), len(low))
         ]
+        if isinstance(row, FeltStones):
+            for corners, colour in zip(row.shown_m(), row.colours(), strict=True):
+                self._bodies.append(self._box(*corners, (*colour, 1.0)))
 
     def _box(
         self, low_m: Floats, high_m: Floats, colour: tuple[float, ...], yaw_rad: float = 0.0

@@ -5,6 +5,7 @@ each has a separate entry, `depth_front` and so on. `camera_pose` holds the pose
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -14,6 +15,7 @@ from envs.cameras import CameraConfig, DepthCameras, ray_directions
 from envs.geometry import Footholds, Geometry
 from envs.stepping_stones.config import SteppingStonesConfig
 from envs.stepping_stones.distraction import Blackouts, Distraction
+from envs.stepping_stones.felt_ground import Appearances, appearance_key, appearance_space
 from envs.stepping_stones.kinematics import TOE_RADIUS_M
 from envs.stepping_stones.poses import POSE_SIZE, Poses, draw_poses
 from envs.stepping_stones.sensors import Sensors
@@ -51,6 +53,7 @@ class Sight:
         }
         found = {key: cameras.shape for key, cameras in self._cameras.items()}
         self._shapes = {key: s if key == "depth" else s[1:] for key, s in found.items()}
+        self._geometry = _geometry(self._config, poses.cameras)
 
     @property
     def spaces(self) -> dict[str, spaces.Box]:
@@ -60,6 +63,11 @@ class Sight:
         found: dict[str, spaces.Box] = {
             key: spaces.Box(0.0, far_m, shape, np.float32) for key, shape in shapes.items()
         }
+        if self._config.felt_ground.is_on:
+            found |= {
+                appearance_key(key): appearance_space(self._config.felt_ground, shape)
+                for key, shape in shapes.items()
+            }
         if self._config.camera_pose_told:
             size = POSE_SIZE * len(self._poses.cameras)
             found[_POSE] = spaces.Box(-_POSE_LIMIT, _POSE_LIMIT, (size,), np.float32)
@@ -68,7 +76,7 @@ class Sight:
     @property
     def geometry(self) -> Geometry:
         """Geometry of the current episode."""
-        return _geometry(self._config, self._poses.cameras)
+        return self._geometry
 
     def reach_m(self, height_m: float) -> tuple[float, float]:
         """How far behind and ahead of a level base, `height_m` above the floor, they see."""
@@ -77,8 +85,15 @@ class Sight:
         )
         return max(behind), max(ahead)
 
-    def begin(self, rng: np.random.Generator, drawing_rng: np.random.Generator) -> None:
-        """Begin an episode: `rng` draws false returns, `drawing_rng` poses and blackouts."""
+    def begin(
+        self,
+        rng: np.random.Generator,
+        drawing_rng: np.random.Generator,
+        appearances: Appearances | None = None,
+    ) -> None:
+        """Begin an episode: `rng` draws false returns, `drawing_rng` poses and blackouts;
+        `appearances` are those of its tiles."""
+        self._appearances = appearances
         config, several = self._config, len(self._cameras) > 1
         rngs = rng.spawn(len(self._cameras)) if several else [rng]
         self._lies = {
@@ -115,7 +130,7 @@ class Sight:
             floor_m: height of the floor.
             sensors: adds the noise.
         """
-        found = {}
+        found: dict[str, NDArray[Any]] = {}
         dark = self._blackouts.next()
         for key, cameras in self._cameras.items():
             low_m, high_m, yaw_rad = boxes
@@ -125,6 +140,12 @@ class Sight:
                 shown_m = np.full_like(shown_m, self._config.camera_far_m)
             clipped_m = shown_m.clip(0.0, self._config.camera_far_m)
             found[key] = clipped_m.reshape(self._shapes[key])
+            if self._appearances is not None:
+                shape = self._shapes[key]
+                seen = self._appearances.observe(
+                    position_m, rotation, self._geometry, key, true_m.reshape(shape)
+                )
+                found[appearance_key(key)] = seen
         if self._config.camera_pose_told:
             found[_POSE] = self._poses.observed()
         return found
@@ -164,6 +185,8 @@ def _geometry(config: SteppingStonesConfig, chosen: Mapping[str, CameraConfig]) 
         velocity=slice(6, 9),
         height=9,
         nominal=slice(22, 30),
+        toes=slice(10, 22),
+        contacts=slice(32, 36),
         lateral=(4, 5, 6, 7),
         yaw_rate=9 if config.turns else None,
         odometry=slice(twist, twist + 2) if config.commands_twist else None,
@@ -178,4 +201,5 @@ def _geometry(config: SteppingStonesConfig, chosen: Mapping[str, CameraConfig]) 
         moving=tuple(key for key in keys if config.draws_poses and "front" in keys[key]),
         observed_poses=_POSE if config.camera_pose_told else None,
         footholds=footholds if config.action_legs == "all" else None,
+        appearances={key: appearance_key(key) for key in keys if config.felt_ground.is_on},
     )

@@ -3,6 +3,7 @@
 from envs.geometry import Mirror, Reflection
 from envs.signals import ACTION, Signal
 from envs.stepping_stones.config import SteppingStonesConfig
+from envs.stepping_stones.felt_ground import appearance_key
 
 _LEVEL = "level: origin at the base, x along the heading, y left, z against gravity"
 _BASE = "base: x forward, y left, z up"
@@ -21,6 +22,9 @@ def signals(config: SteppingStonesConfig, keys: dict[str, tuple[str, ...]]) -> t
         axes = "row, column" if key != "depth" else "camera, row, column"
         what = f"depth along each camera's optical axis ({', '.join(names)})"
         found.append(Signal(key, what, unit="m", frame="camera", order=axes))
+        if config.felt_ground.is_on:
+            what = f"appearance of the tile in each pixel ({', '.join(names)})"
+            found.append(Signal(appearance_key(key), what, order=f"{axes}, number"))
     parts = [
         ("roll, pitch, yaw", 3, "rad", _LEVEL, "roll, pitch, yaw"),
         ("angular velocity", 3, "rad/s", _LEVEL, "x, y, z"),
@@ -100,7 +104,7 @@ def mirror(config: SteppingStonesConfig, keys: dict[str, tuple[str, ...]]) -> Mi
     cameras = config.chosen_cameras
     rows = {key: {cameras[n].width_along == "travel" for n in keys[key]} for key in keys}
     aside = any(c.position_m[1] or c.yaw_deg or c.roll_deg for c in cameras.values())
-    one_way = any(len(found) > 1 for found in rows.values()) or config.camera_pose_told
+    one_way = config.felt_ground.is_on or any(len(found) > 1 for found in rows.values()) or config.camera_pose_told
     if aside or one_way or config.commands_twist or config.front_camera_moved_m[1]:
         return None
     images = {}

@@ -30,6 +30,7 @@ TASK = Task(
         "path_turn",
         "yaw_rate_rad_s",
         "walk_back",
+        "felt_ground",
     ),
     per_episode=("gap_m",),
     outcomes=(

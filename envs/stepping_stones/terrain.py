@@ -12,8 +12,8 @@ from envs.stepping_stones.config import SteppingStonesConfig
 STONE_THICKNESS_M = 0.10
 FLOOR_M = -0.50
 """Height of the floor under the stones, whose tops are at 0, metres."""
-_START_M = -0.60
-_FASTEST_M_S = 1.0  # no gait here walks so fast
+START_M = -0.60
+"""Where the row begins, metres."""
 
 Floats = NDArray[np.float64]
 Boxes = tuple[Floats, Floats, Floats | None]
@@ -79,9 +79,8 @@ def draw_stones(
     config: SteppingStonesConfig, gap_m: tuple[float, float], rng: np.random.Generator
 ) -> Stones:
     """A random row, longer than the robot can walk in an episode."""
-    end_m = 2.0 + _FASTEST_M_S * config.episode_s
-    edges = [(_START_M, float(rng.uniform(*config.first_edge_m)))]
-    while edges[-1][1] < end_m:
+    edges = [(START_M, float(rng.uniform(*config.first_edge_m)))]
+    while edges[-1][1] < config.row_end_m:
         near = edges[-1][1] + rng.uniform(*gap_m)
         edges.append((near, near + rng.uniform(*config.stone_length_m)))
     return Stones(np.array(edges), config.stone_width_m)
