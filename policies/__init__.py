@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from policies.common.kinds import CONFIGS, AnyPolicyConfig, CustomPolicyConfig, PolicySettings
     from policies.common.normaliser import RunningNormaliser, RunningStatistics
     from policies.common.scripted import Blind, Oracle, Random
+    from policies.felt_ground.config import FeltGroundPolicyConfig
+    from policies.felt_ground.policy import FeltGroundPolicy
     from policies.implicit_attention.config import PolicyConfig
     from policies.implicit_attention.extractor import (
         ImplicitAttentionExtractor as ImplicitAttentionExtractor,
@@ -55,6 +57,8 @@ __all__ = [
     "CNNPolicy",
     "CNNPolicyConfig",
     "CustomPolicyConfig",
+    "FeltGroundPolicy",
+    "FeltGroundPolicyConfig",
     "ImplicitAttentionPolicy",
     "LearnedSelection",
     "Oracle",
@@ -92,6 +96,8 @@ _MODULES = {
         *("CONFIGS", "AnyPolicyConfig", "CustomPolicyConfig", "OwnPolicyConfig", "PolicySettings"),
     ),
     "common.normaliser": ("RunningNormaliser", "RunningStatistics"),
+    "felt_ground.config": ("FeltGroundPolicyConfig",),
+    "felt_ground.policy": ("FeltGroundPolicy",),
     "place_memory.config": ("PlaceMemoryConfig",),
     "place_memory.policy": ("PlaceMemoryPolicy",),
     "vision_performer.pooled": ("PooledEncoder", "PooledVisionPerformer"),

@@ -104,7 +104,11 @@ def mirror(config: SteppingStonesConfig, keys: dict[str, tuple[str, ...]]) -> Mi
     cameras = config.chosen_cameras
     rows = {key: {cameras[n].width_along == "travel" for n in keys[key]} for key in keys}
     aside = any(c.position_m[1] or c.yaw_deg or c.roll_deg for c in cameras.values())
-    one_way = config.felt_ground.is_on or any(len(found) > 1 for found in rows.values()) or config.camera_pose_told
+    one_way = (
+        config.felt_ground.is_on
+        or any(len(found) > 1 for found in rows.values())
+        or config.camera_pose_told
+    )
     if aside or one_way or config.commands_twist or config.front_camera_moved_m[1]:
         return None
     images = {}

@@ -54,6 +54,10 @@ class Footholds:
     """Footholds (x, y) of each leg without an offset, level frame, metres."""
     lateral: tuple[int, ...] = ()
     """Indices of the legs' lateral offsets; used if the robot turns."""
+    toes: slice | None = None
+    """Toe centres (x, y, z) of each leg, level frame, metres; None: not observed."""
+    contacts: slice | None = None
+    """Whether each foot touches the ground, 0 or 1; None: not observed."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from policies.cnn.config import CNNPolicyConfig
 from policies.common.settings import COMPONENT, ComponentName, entry_points, is_name, name_of
+from policies.felt_ground.config import FeltGroundPolicyConfig
 from policies.implicit_attention.config import PolicyConfig
 from policies.place_memory.config import PlaceMemoryConfig
 from policies.vision_performer.config import PooledPolicyConfig, VisionPolicyConfig
@@ -60,6 +61,7 @@ OwnPolicyConfig = CustomPolicyConfig
 CONFIGS: dict[str, type[Any]] = {
     "implicit_attention": PolicyConfig,
     "place_memory": PlaceMemoryConfig,
+    "felt_ground": FeltGroundPolicyConfig,
     "vision_performer": VisionPolicyConfig,
     "cnn": CNNPolicyConfig,
 }
@@ -69,6 +71,7 @@ vision_performer whose `form` is pooled has `PooledPolicyConfig`."""
 AnyPolicyConfig = (
     PolicyConfig
     | PlaceMemoryConfig
+    | FeltGroundPolicyConfig
     | PooledPolicyConfig
     | VisionPolicyConfig
     | CNNPolicyConfig
@@ -115,6 +118,7 @@ def _tag(given: Any) -> str:
 PolicySettings = Annotated[
     Annotated[PolicyConfig, Tag("implicit_attention")]
     | Annotated[PlaceMemoryConfig, Tag("place_memory")]
+    | Annotated[FeltGroundPolicyConfig, Tag("felt_ground")]
     | Annotated[PooledPolicyConfig, Tag("vision_performer")]
     | Annotated[CNNPolicyConfig, Tag("cnn")]
     | Annotated[CustomPolicyConfig, Tag(COMPONENT)],

@@ -72,7 +72,9 @@ def place_plan(
             "place_memory needs an environment whose geometry has cameras and footholds "
             "(env.unwrapped.geometry), and actions that place feet"
         )
-    if not observations.image_parts:
+    looks = getattr(geometry, "appearances", {}).values()
+    depths = [part for part in observations.image_parts if part.key not in looks]
+    if not depths:
         raise ValueError("place_memory needs depth images, and the observation holds none")
     if yaw_rate_of(geometry.footholds) is not None:
         for part in ("odometry", "heading"):
@@ -82,7 +84,7 @@ def place_plan(
                     "geometry has none"
                 )
     pose_key = observed_poses(geometry)
-    for images in observations.image_parts if is_projected else ():
+    for images in depths if is_projected else ():
         if images.key not in geometry.rays or images.key not in geometry.positions_m:
             raise ValueError(
                 f"place_memory needs the poses of the cameras of {images.key}, and the geometry "
@@ -97,7 +99,7 @@ def place_plan(
         geometry,
         geometry.footholds,
         observations.slice_of(geometry.footholds.proprio),
-        observations.image_parts,
+        depths,
         pose_key,
     )
 

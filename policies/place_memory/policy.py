@@ -197,7 +197,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
             read, written = self.places.unroll(written, *given)
             found.append(read)
         recalled = torch.cat((joined(found, 1) * 2 - 1, cue.unflatten(0, shape)), -1)
-        return recalled, _detached(Remembered(odometry, written, in_plane, steps))
+        return recalled, detached(Remembered(odometry, written, in_plane, steps))
 
     def _on_path(
         self, flat: Mapping[str, Tensor], starts: Tensor, seen: Remembered, at_m: Tensor
@@ -335,11 +335,11 @@ def _cut(steps: Tensor, lengths: int | list[int]) -> Sequence[Tensor]:
     return (steps,) if whole else steps.split(lengths, 1)
 
 
-def _detached(state: Any) -> Any:
+def detached(state: Any) -> Any:
     """A tensor, or a NamedTuple of tensors, without gradients."""
     if isinstance(state, Tensor):
         return state.detach() if state.requires_grad else state
-    return type(state)(*map(_detached, state))
+    return type(state)(*map(detached, state))
 
 
 def _memory_of(config: PlaceMemoryConfig, reads_m: Tensor, axes: int) -> SteppedPlaces:

@@ -1,0 +1,73 @@
+"""Settings of the policy that learns underfoot which ground holds; nothing here needs PyTorch."""
+
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from policies.common.settings import CHECKED, ComponentName
+from policies.place_memory.config import PlaceMemoryConfig
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from policies.common.geometry import Geometry
+    from policies.felt_ground.policy import FeltGroundPolicy
+
+
+@dataclass(frozen=True, config=CHECKED)
+class FeltGroundPolicyConfig(PlaceMemoryConfig):
+    """A memory of places, which holds appearances, and a memory of how appearances felt."""
+
+    name: Literal["felt_ground"] = "felt_ground"  # type: ignore[assignment]
+    """Kind of policy."""
+    controller: ComponentName = "vote"
+    """Controller that turns risks into footholds: vote, whose initial parameters walk already, or
+    another one, which must be trained."""
+    felt: Literal["linear", "none"] = "linear"
+    """Memory from appearance to how deep the foot stood: linear attention, or none."""
+    felt_map: ComponentName = "trig"
+    """Feature map of its linear attention."""
+    felt_features: int = Field(default=256, ge=1, le=4096)
+    """Number m of that map."""
+    felt_kappa: float = Field(default=3.0, gt=0, le=64)
+    """The kernel of unit appearances x and y is that of exp(felt_kappa x.y)."""
+    felt_rule: Literal["sum", "delta"] = "delta"
+    """Its update: sums, or a correction of what is read at the appearance."""
+    felt_rate: float = Field(default=0.8, gt=0, le=1)
+    """Share of the difference that a foothold corrects by the delta rule."""
+    deep_m: float = Field(default=0.015, gt=0, le=0.1)
+    """A foot that stands deeper below the plane of the others stands on ground that gave way."""
+    sharpness: float = Field(default=6.0, gt=0, le=100)
+    """Factor of what is read, from -1 (held) to 1 (gave way), in the log odds of the risk."""
+    careful_m: float = Field(default=2.0, ge=0, le=100)
+    """Distance walked before feet avoid ground that may give way: until then they try it."""
+    prior_risk: float = Field(default=0.1, gt=0, lt=1)
+    """Risk of ground of which nothing is known: low, so that feet try it."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        for key, taken in (("memory", "linear"), ("keys", "geometry"), ("rule", "sum"),
+                           ("pool_m", None), ("write_tokens", None)):  # fmt: skip
+            if getattr(self, key) != taken:
+                raise ValueError(
+                    f"{key} must be {'null' if taken is None else taken} in felt_ground, got "
+                    f"{getattr(self, key)}"
+                )
+        return self
+
+    def build(
+        self,
+        observation_space: "gymnasium.Space[Any]",
+        action_space: "gymnasium.Space[Any]",
+        geometry: "Geometry | None" = None,
+    ) -> "FeltGroundPolicy":
+        """Build the policy with these settings; `policies.build` checks its size beforehand."""
+        from policies.felt_ground.policy import FeltGroundPolicy  # loads PyTorch
+
+        return FeltGroundPolicy(self, observation_space, action_space, geometry)
+
+    @property
+    def carries(self) -> bool:
+        """Whether the memory keeps earlier frames."""
+        return True
