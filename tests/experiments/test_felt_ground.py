@@ -6,10 +6,11 @@ import math
 import pytest
 import torch
 
-from experiments.felt_ground import felt_memories, felt_networks
+from experiments.felt_ground import felt_memories, felt_networks, felt_patches
 from experiments.felt_ground.felt_memories import LINEAR, beaten, candidates, compared, worlds
 from experiments.felt_ground.worlds import ASKED, MISSED, World, draw
 from policies.felt_ground.memories import felt_memory
+from policies.felt_ground.patches import PatchKeys
 
 
 def episodes(world, count=400, seed=0):
@@ -97,3 +98,32 @@ def test_networks_are_trained_saved_and_compared(tmp_path):
 def test_a_missing_network_is_named(tmp_path, capsys):
     assert felt_memories.main(["--quick", "--networks", str(tmp_path)]) == 2
     assert "--networks needs" in capsys.readouterr().err
+
+
+@pytest.mark.records
+def test_keys_of_patches_are_learned_through_both_memories():
+    """20 steps are enough to beat the mean colour on textures never seen."""
+    generator = torch.Generator().manual_seed(0)
+    tuning = felt_patches.draw(felt_patches.textures(96, 0), 32, generator)
+    tests = felt_patches.draw(felt_patches.textures(24, 9), 64, generator)
+    right = {}
+    for name, config in felt_patches.TRAINED_BY.items():
+        keys, _ = felt_patches.learned(config, 20, 0)
+        (row,) = (
+            r for r in felt_patches.judged(name, keys, tuning, tests) if r["memory"] == "exact"
+        )
+        right[name] = row["right"]
+    colour = felt_patches.judged("", felt_patches.mean_colour, tuning, tests)
+    assert min(right.values()) > max(row["right"] for row in colour) + 0.03
+
+
+def test_keys_of_patches_are_unit_vectors_of_any_place():
+    keys = PatchKeys(5)
+    generator = torch.Generator().manual_seed(0)
+    one = felt_patches.textures(1, 3)
+    patches = felt_patches.cut(one, torch.zeros(2, 40, dtype=torch.long), generator)
+    found = keys(patches)
+    assert found.shape == (2, 40, 5)
+    torch.testing.assert_close(found.norm(dim=-1), torch.ones(2, 40))
+    others = felt_patches.cut(felt_patches.textures(40, 4), torch.arange(40), generator)
+    assert found[0].var(0).sum() < 0.2 * keys(others).var(0).sum()
