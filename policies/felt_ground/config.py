@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from policies.common.settings import CHECKED, ComponentName
+from policies.felt_ground.memory_config import FeltMemoryConfig
 from policies.place_memory.config import PlaceMemoryConfig
 
 if TYPE_CHECKING:
@@ -24,18 +25,8 @@ class FeltGroundPolicyConfig(PlaceMemoryConfig):
     controller: ComponentName = "vote"
     """Controller that turns risks into footholds: vote, whose initial parameters walk already, or
     another one, which must be trained."""
-    felt: Literal["linear", "none"] = "linear"
-    """Memory from appearance to how deep the foot stood: linear attention, or none."""
-    felt_map: ComponentName = "trig"
-    """Feature map of its linear attention."""
-    felt_features: int = Field(default=256, ge=1, le=4096)
-    """Number m of that map."""
-    felt_kappa: float = Field(default=3.0, gt=0, le=64)
-    """The kernel of unit appearances x and y is that of exp(felt_kappa x.y)."""
-    felt_rule: Literal["sum", "delta"] = "delta"
-    """Its update: sums, or a correction of what is read at the appearance."""
-    felt_rate: float = Field(default=0.8, gt=0, le=1)
-    """Share of the difference that a foothold corrects by the delta rule."""
+    felt: FeltMemoryConfig = FeltMemoryConfig()
+    """Memory from appearance to how the ground felt."""
     deep_m: float = Field(default=0.015, gt=0, le=0.1)
     """A foot that stands deeper below the plane of the others stands on ground that gave way."""
     sharpness: float = Field(default=6.0, gt=0, le=100)

@@ -20,10 +20,10 @@ from attention import LinearMemory
 from attention.components import component
 from attention.joining import joined
 from attention.tracing import fixed_shape, known
-from policies.common.feature_maps import fit_to_directions
 from policies.common.geometry import Geometry
 from policies.felt_ground.config import FeltGroundPolicyConfig
 from policies.felt_ground.feeling import Feeling, Stance
+from policies.felt_ground.memories import felt_memory
 from policies.footholds.ground import lateral_cue, turned
 from policies.footholds.vote import PlaceVotes
 from policies.place_memory.localisation import feet_and_speed
@@ -76,14 +76,7 @@ class FeltGroundPolicy(PlaceMemoryPolicy):
             decay=config.forgetting, dtype=torch.float64,
         )  # fmt: skip
         self.feeling = Feeling(plan.footholds.toe_radius_m, config.decision_s, config.deep_m)
-        self.memory: LinearMemory | None = None
-        if config.felt == "linear":
-            rate = config.felt_rate if config.felt_rule == "delta" else None
-            self.memory = LinearMemory(
-                dim, 1, config.felt_map, config.felt_features, rule=config.felt_rule,
-                seed=config.feature_seed, rate=rate,
-            )  # fmt: skip
-            fit_to_directions(self.memory.feature_map, math.sqrt(config.felt_kappa))
+        self.memory = felt_memory(config.felt, dim)
         if isinstance(self.controller, PlaceVotes):
             _make_walk(self.controller)
 
@@ -123,11 +116,9 @@ class FeltGroundPolicy(PlaceMemoryPolicy):
         """Risk at the places that are read, and the next state."""
         places = self.looks.write(state.places, _points(at_m), looks.double(), gates=weights)
         depth_m, judged, stance = self.feeling(state.stance, soles, touches, rise)
-        felt = state.felt
-        if self.memory is not None:
-            keys, known_there = self._remembered_under(places, toes_m)
-            values = torch.where(depth_m > self.feeling.snap_m, 1.0, -1.0).unsqueeze(-1)
-            felt = self.memory.write(felt, self._scaled(keys), values, gates=judged * known_there)
+        keys, known_there = self._remembered_under(places, toes_m)
+        values = torch.where(depth_m > self.feeling.snap_m, 1.0, -1.0).unsqueeze(-1)
+        felt = self.memory.write(state.felt, keys, values, gates=judged * known_there)
         walked_m = state.walked_m + self.config.decision_s * ahead
         risk = self._risk(places, felt, asked_m) * (walked_m > self.config.careful_m)
         return risk, Felt(places, felt, stance, walked_m)
@@ -135,10 +126,8 @@ class FeltGroundPolicy(PlaceMemoryPolicy):
     def _risk(self, places: Any, felt: Any, at_m: Tensor) -> Tensor:
         """Risk at places (batch, n)."""
         prior = math.log(self.config.prior_risk / (1 - self.config.prior_risk))
-        if self.memory is None:
-            return torch.full_like(at_m, self.config.prior_risk)
         keys, known_there = self._remembered_looks(places, at_m)
-        read = self.memory.read(felt, self._scaled(keys)).squeeze(-1)
+        read = self.memory.read(felt, keys).squeeze(-1)
         return (self.config.sharpness * known_there * read + prior).sigmoid()
 
     def _remembered_looks(self, places: Any, at_m: Tensor) -> tuple[Tensor, Tensor]:
@@ -158,9 +147,6 @@ class FeltGroundPolicy(PlaceMemoryPolicy):
         alike = (behind * ahead).sum(-1) > _ALIKE
         return under, tells.unflatten(1, (-1, 3)).amin(2) * alike
 
-    def _scaled(self, keys: Tensor) -> Tensor:
-        return math.sqrt(self.config.felt_kappa) * keys
-
     def _feet(self, flat: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Toes along the path from the base, their heights, contacts, each (n, legs), and the
         vertical velocity (n, 1)."""
@@ -176,9 +162,7 @@ class FeltGroundPolicy(PlaceMemoryPolicy):
     def _cleared(self, state: Felt, where: Tensor) -> Felt:
         """The state, empty where the mask (batch,) is True."""
         fresh = self._nothing(len(where)).written
-        felt = state.felt
-        if self.memory is not None:
-            felt = self.memory.reset(felt, where)
+        felt = self.memory.reset(state.felt, where)
         stance = Stance(
             *(
                 torch.where(where.unsqueeze(-1), new, old)
@@ -192,7 +176,7 @@ class FeltGroundPolicy(PlaceMemoryPolicy):
         """The empty memory of a batch of episodes."""
         like = self.reads_m.new_zeros(batch, 2)
         nothing = like[:, :0]
-        felt = nothing if self.memory is None else self.memory.initial_state(batch)
+        felt = self.memory.initial_state(batch)
         stance = self.feeling.start(like, self.footholds.legs)
         written = Felt(self.looks.initial_state(batch), felt, stance, like[:, :1])
         return Remembered(like, written, nothing, nothing)

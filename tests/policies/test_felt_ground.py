@@ -103,7 +103,7 @@ def test_what_feet_felt_decides_where_they_step(env):
     """The same walk with and without the memory of what was felt."""
     successes = []
     for felt in ("linear", "none"):
-        policy = policies.build_for({"name": "felt_ground", "felt": felt}, env)
+        policy = policies.build_for({"name": "felt_ground", "felt": {"kind": felt}}, env)
         observation, info = env.reset(seed=1)
         done = False
         while not done:
