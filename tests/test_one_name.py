@@ -39,6 +39,17 @@ def test_the_name_is_light_and_leads_to_the_same_objects(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("command", ["es", "bc", "ppo"])
+def test_help_is_shown_without_pytorch(tmp_path, command):
+    program = f"""
+import contextlib, sys, training.{command}
+with contextlib.suppress(SystemExit):
+    training.{command}.main(["--help"])
+assert "torch" not in sys.modules
+"""
+    assert run(["-c", program], tmp_path).stderr == ""
+
+
 @pytest.mark.filterwarnings("ignore:builtin type:DeprecationWarning")  # of Box2D, when imported
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_module_has_both_names_and_no_package_changes(package):

@@ -88,7 +88,7 @@ def _bins(count: int) -> int:
 Bins = Annotated[int, Field(ge=0, le=1001), AfterValidator(_bins)]
 NotNegative = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1, le=10_000)]
-_DEFAULT_MAP = ("angular_hybrid", "hyperbolic", "orthogonal")
+_DEFAULT_MAPS = tuple((name, "hyperbolic", "orthogonal") for name in ("angular_hybrid", "trig"))
 """Defaults of the settings, which need no check: `--help` prints them without loading PyTorch."""
 
 
@@ -109,7 +109,7 @@ def check_feature_map(name: str, hybrid_base: str, projection: str, dim: int) ->
     A map of `attention.available()` declares what it accepts (`FeatureMap.general`,
     `FeatureMap.projections`, the option `base`).
     """
-    if (name, hybrid_base, projection) == _DEFAULT_MAP and dim > 1:
+    if (name, hybrid_base, projection) in _DEFAULT_MAPS and dim > 1:
         return
     from attention import registry  # imported late because it loads PyTorch
 
