@@ -31,7 +31,7 @@ class FeltGroundPolicyConfig(PlaceMemoryConfig):
     """A foot that stands deeper below the plane of the others stands on ground that gave way."""
     sharpness: float = Field(default=6.0, gt=0, le=100)
     """Factor of what is read, from -1 (held) to 1 (gave way), in the log odds of the risk."""
-    careful_m: float = Field(default=2.0, ge=0, le=100)
+    careful_m: float = Field(default=2.2, ge=0, le=100)
     """Distance walked before feet avoid ground that may give way: until then they try it."""
     prior_risk: float = Field(default=0.1, gt=0, lt=1)
     """Risk of ground of which nothing is known: low, so that feet try it."""

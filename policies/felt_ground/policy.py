@@ -29,13 +29,12 @@ from policies.footholds.vote import PlaceVotes
 from policies.place_memory.localisation import feet_and_speed
 from policies.place_memory.policy import PlaceMemoryPolicy, Remembered, detached
 
-_SIGMA_M, _WEIGHT = 0.03, 3.0
+_SIGMA_M, _WEIGHT = 0.045, 6.0
 """Initial template of the votes: a Gaussian about the foothold, and the votes that it weighs."""
 _NEAR = -0.5  # quadratic prior of offsets
 _STEERING = -0.2  # action a cell of 4 cm that the hole on the left is nearer than that on the right
 _SEEN = 0.5  # weight of a remembered appearance, 1 where the camera saw the place
-_BORDER_M, _ALIKE = 0.025, 0.5
-"""Half the length of ground that a foot stands on, and the least cosine of appearances of one."""
+_BORDER_M, _ALIKE = 0.035, 0.6  # of a foot to both sides; least cosine of ground that looks alike
 _PLAIN = 0.3  # norm of an appearance that tells nothing
 
 
@@ -116,9 +115,11 @@ class FeltGroundPolicy(PlaceMemoryPolicy):
         """Risk at the places that are read, and the next state."""
         places = self.looks.write(state.places, _points(at_m), looks.double(), gates=weights)
         depth_m, judged, stance = self.feeling(state.stance, soles, touches, rise)
-        keys, known_there = self._remembered_under(places, toes_m)
-        values = torch.where(depth_m > self.feeling.snap_m, 1.0, -1.0).unsqueeze(-1)
-        felt = self.memory.write(state.felt, keys, values, gates=judged * known_there)
+        is_deep = depth_m > self.feeling.snap_m
+        keys, tells, alike = self._remembered_under(places, toes_m)
+        gates = judged * tells * (is_deep | alike)  # a foot on an edge may be held by a neighbour
+        values = torch.where(is_deep, 1.0, -1.0).unsqueeze(-1)
+        felt = self.memory.write(state.felt, keys, values, gates=gates)
         walked_m = state.walked_m + self.config.decision_s * ahead
         risk = self._risk(places, felt, asked_m) * (walked_m > self.config.careful_m)
         return risk, Felt(places, felt, stance, walked_m)
@@ -136,16 +137,13 @@ class FeltGroundPolicy(PlaceMemoryPolicy):
         tells = (seen.squeeze(-1) > _SEEN) & (looks.norm(dim=-1) > _PLAIN)
         return normalize(looks, dim=-1), tells.float()
 
-    def _remembered_under(self, places: Any, toes_m: Tensor) -> tuple[Tensor, Tensor]:
-        """The same under feet (batch, legs); nothing where the ground looks different on both sides
-        of a foot, which may stand on either."""
-        about_m = (toes_m.unsqueeze(-1) + toes_m.new_tensor((-_BORDER_M, 0.0, _BORDER_M))).flatten(
-            1
-        )
-        keys, tells = self._remembered_looks(places, about_m)
+    def _remembered_under(self, places: Any, toes_m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same under feet (batch, legs), and whether the ground looks alike on both sides of
+        each."""
+        around_m = toes_m.new_tensor((-_BORDER_M, 0.0, _BORDER_M))
+        keys, tells = self._remembered_looks(places, (toes_m.unsqueeze(-1) + around_m).flatten(1))
         behind, under, ahead = keys.unflatten(1, (-1, 3)).unbind(2)
-        alike = (behind * ahead).sum(-1) > _ALIKE
-        return under, tells.unflatten(1, (-1, 3)).amin(2) * alike
+        return under, tells.unflatten(1, (-1, 3))[..., 1], (behind * ahead).sum(-1) > _ALIKE
 
     def _feet(self, flat: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Toes along the path from the base, their heights, contacts, each (n, legs), and the

@@ -1,0 +1,372 @@
+"""Walks on felt ground with every memory of what was felt.
+
+    python -m experiments.robots.felt_ground --out runs/felt_ground
+
+In each world (`felt_ground` of SteppingStones-v0) the settings of each memory are chosen on streams
+of what a robot felt and was then asked, recorded on terrains of training (`--tuning`): those of
+least log loss, with the two numbers that turn a read into a risk. Then every memory walks the same
+unseen terrains; all else of the policy is equal. Controls: the oracle, which knows the tiles; steps
+without an offset, all that depth says here; and random offsets, both steered by the true position.
+Interrupted, the command resumes at the next walk. Intervals are 95 %, over terrains.
+"""
+
+import dataclasses
+import json
+import statistics
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+import torch
+from torch import Tensor
+
+import envs
+import policies
+from experiments import figure
+from experiments.felt_ground.felt_memories import grid_of
+from experiments.figure import Arguments, Lines, Row, Rows
+from policies.felt_ground.config import FeltGroundPolicyConfig
+from policies.felt_ground.memories import felt_memory
+from policies.felt_ground.memory_config import FeltMemoryConfig
+from policies.felt_ground.policy import FeltGroundPolicy
+from training.analysis.agents import EVALUATION_SEED, positive
+from training.analysis.intervals import mean_interval, share_interval
+from training.analysis.op_counter import OpCounter
+from training.collect.episode import run_episode
+from training.command.errors import did_you_mean
+from training.command.files import read_bytes, writing
+from training.io.config import UserError
+
+SETTINGS = {"cameras": ("front",), "front_camera": {"pitch_deg": 45}, "episode_s": 13.0}
+WORLDS: dict[str, dict[str, Any]] = {
+    "vectors": {"world": "vectors", "kinds": 8},
+    "conjunctions": {"world": "conjunctions", "kinds": 16},
+}
+CONTROLS = ("oracle", "depth only", "random")
+_RATES, _KAPPAS = (0.4, 0.6, 0.8, 1.0), (1.0, 2.0, 3.0, 4.0, 6.0)
+MEMORIES = {
+    "none": grid_of(kind=("none",)),
+    "exact": grid_of(kind=("exact",), kappa=(3.0, 6.0, 10.0, 16.0)),
+    "leader": grid_of(kind=("leader",), capacity=(32,), threshold=(0.5, 0.6, 0.7, 0.8, 0.9)),
+    "linear, delta, quadratic": grid_of(
+        feature_map=("quadratic",), num_features=(136,), kappa=(2.0, 4.0, 8.0, 32.0), rate=_RATES
+    ),
+    "linear, delta, trig": grid_of(num_features=(128,), kappa=_KAPPAS, rate=_RATES),
+    "raw keys, delta": grid_of(feature_map=("raw",), kappa=(1.0, 4.0), rate=(0.1, 0.3, 0.7)),
+    "linear, sum, trig": grid_of(num_features=(128,), kappa=_KAPPAS, rule=("sum",)),
+    "least squares": grid_of(
+        kind=("least_squares",), feature_map=("raw",), kappa=(1.0, 10.0), ridge=(0.1, 0.3, 1.0, 3.0)
+    ),
+    "nearest": grid_of(kind=("nearest",)),
+    "grid": grid_of(kind=("grid",), directions=(2, 4, 8), bins=(2, 4), tables=(1, 4)),
+}
+"""Settings from which each memory's are chosen."""
+ARMS = (*CONTROLS, *MEMORIES)
+_EXPLORER = FeltMemoryConfig(kind="leader", capacity=32, threshold=0.6)
+_AHEAD_M = 0.6
+_ODDS = 6.0  # log odds, at most, of a calibrated risk without any sample
+
+
+class Stream(NamedTuple):
+    """What was felt in a walk, and what was asked."""
+
+    keys: Tensor
+    """(samples, d)"""
+    values: Tensor
+    """(samples, 1)"""
+    asked: Tensor
+    """(questions, d)"""
+    after: Tensor
+    """Samples before each question, (questions,)."""
+    truth: Tensor
+    """(questions,), 1 for tiles that give way."""
+
+
+def make(world: str) -> gymnasium.Env[Any, Any]:
+    """The environment of a world."""
+    return gymnasium.make(envs.STEPPING_STONES, felt_ground=WORLDS[world], **SETTINGS)
+
+
+def recorded(world: str, seeds: Iterable[int]) -> Iterator[Stream]:
+    """Streams of walks with a memory that explores well: samples as they are written, and each tile
+    beyond the strip when it comes near."""
+    with make(world) as env:
+        policy: FeltGroundPolicy = policies.build_for(FeltGroundPolicyConfig(felt=_EXPLORER), env)
+        kept: list[tuple[Tensor, Tensor]] = []
+        write = policy.memory.write
+
+        def noted(state: Any, keys: Tensor, values: Tensor, *, gates: Tensor) -> Any:
+            taken = gates[0] > 0
+            kept.extend(zip(keys[0, taken], values[0, taken], strict=True))
+            return write(state, keys, values, gates=gates)
+
+        policy.memory.write = noted  # type: ignore[assignment]
+        for seed in seeds:
+            kept.clear()
+            observation, _ = env.reset(seed=seed)
+            policy.reset()
+            asked, after, truth, seen = [], [], [], set[int]()
+            done, row = False, env.unwrapped._stones
+            middles = row.tiles_m.mean(1)
+            while not done:
+                action = policy.act(observation)
+                memory = policy._memory.seen
+                x = env.unwrapped._state.position_m[0]
+                near = (middles > row.strip_end_m) & (middles < x + _AHEAD_M)
+                for tile in set(np.flatnonzero(near).tolist()) - seen:
+                    place = memory.odometry[0, 0] + float(middles[tile] - x)
+                    key, tells = policy._remembered_looks(memory.written.places, place.view(1, 1))
+                    if tells.any():
+                        asked.append(key[0, 0])
+                        after.append(len(kept))
+                        truth.append(float(row.false[tile]))
+                        seen.add(tile)
+                observation, _, terminated, truncated, _ = env.step(action)
+                done = terminated or truncated
+            if asked and kept:
+                samples = [torch.stack(part) for part in zip(*kept, strict=True)]
+                yield Stream(*samples, torch.stack(asked), torch.tensor(after), torch.tensor(truth))
+
+
+def scores(config: FeltMemoryConfig, streams: list[Stream]) -> Tensor:
+    """What a memory answers to all questions, (questions,)."""
+    found = []
+    for stream in streams:
+        memory = felt_memory(config, stream.keys.shape[-1])
+        state, written = memory.initial_state(1), 0
+        for count in stream.after.unique().tolist():
+            part = slice(written, count)
+            state = memory.write(state, stream.keys[None, part], stream.values[None, part])
+            chosen = stream.after == count
+            found.append(memory.read(state, stream.asked[None, chosen])[0, :, 0])
+            written = count
+    return torch.cat(found)
+
+
+def calibrated(read: Tensor, truth: Tensor) -> tuple[float, float, float]:
+    """Log loss, sharpness and prior risk of the best logistic regression of the truth by a read."""
+    numbers = torch.tensor([1.0, 0.0], requires_grad=True)
+    optimiser = torch.optim.LBFGS([numbers], max_iter=60)
+
+    def loss() -> Tensor:
+        odds = numbers[0] * read + numbers[1]
+        penalty = 1e-3 * numbers.square().sum()
+        return torch.nn.functional.binary_cross_entropy_with_logits(odds, truth) + penalty
+
+    def closure() -> Tensor:
+        optimiser.zero_grad()
+        value = loss()
+        value.backward()
+        return value
+
+    optimiser.step(closure)  # type: ignore[no-untyped-call, unused-ignore]
+    sharpness, offset = numbers.detach().tolist()
+    prior = 1 / (1 + np.exp(-np.clip(offset, -_ODDS, _ODDS)))
+    return float(loss().detach()), float(np.clip(sharpness, 1e-3, 100)), float(prior)
+
+
+def tuned(world: str, walks: int) -> dict[str, Row]:
+    """The chosen settings of each memory."""
+    streams = [*recorded(world, range(walks))]
+    truth = torch.cat([s.truth[s.after == n] for s in streams for n in s.after.unique()])
+    found = {}
+    for name, configs in MEMORIES.items():
+        fits = []
+        for config in configs:
+            with torch.no_grad():
+                read = scores(config, streams)
+            fits.append((*calibrated(read, truth), dataclasses.asdict(config)))
+        loss, sharpness, prior, felt = min(fits, key=lambda fit: fit[0])
+        own = {"felt": felt, "sharpness": round(sharpness, 3), "prior_risk": round(prior, 4)}
+        found[name] = {"loss": loss, "of": len(configs), "walks": walks, "policy": own}
+    return found
+
+
+class Control:
+    """Offsets without knowledge of the tiles, or the oracle's; all are steered by the oracle."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], name: str) -> None:
+        self._env, self._name = env.unwrapped, name
+        self._rng = np.random.default_rng(0)
+
+    def reset(self) -> None:
+        """Begin an episode."""
+
+    def act(self, observation: Any) -> Any:
+        """The action."""
+        action = self._env.expert_action()
+        if self._name == "depth only":
+            action[:4] = 0
+        elif self._name == "random":
+            action[:4] = self._rng.uniform(-1, 1, 4)
+        return action
+
+
+def policy_of(arm: str, settings: Row, env: gymnasium.Env[Any, Any]) -> Any:
+    """The policy of an arm."""
+    if arm in CONTROLS:
+        return Control(env, arm)
+    config = FeltGroundPolicyConfig(**{**settings, "felt": FeltMemoryConfig(**settings["felt"])})
+    return policies.compile_act(policies.build_for(config, env))
+
+
+class Timed:
+    """A policy whose decisions are timed."""
+
+    def __init__(self, policy: Any) -> None:
+        self.policy, self.ms = policy, list[float]()
+
+    def reset(self) -> None:
+        """Begin an episode."""
+        self.policy.reset()
+
+    def act(self, observation: Any) -> Any:
+        """The action."""
+        start = time.process_time()
+        action = self.policy.act(observation)
+        self.ms.append(1e3 * (time.process_time() - start))
+        return action
+
+
+def walk(env: gymnasium.Env[Any, Any], policy: Timed, seed: int) -> Row:
+    """The outcome of one terrain."""
+    policy.ms.clear()
+    episode = run_episode(env, policy, seed)
+    felt = getattr(getattr(policy.policy, "_memory", None), "seen", None)
+    taken = getattr(getattr(felt, "written", None), "felt", None)
+    return {
+        "seed": seed,
+        "success": int(bool(episode.success)),
+        "reward": round(episode.reward, 5),
+        "fell": int(bool(episode.info["fell"])),
+        "distance_m": round(float(episode.info["distance_m"]), 3),
+        "samples": int(taken.taken[0, 0]) if hasattr(taken, "taken") else None,
+        "ms": round(statistics.median(policy.ms), 3),
+    }
+
+
+def cost(settings: Row, dim: int, samples: float | None) -> Row:
+    """Numbers that a memory carries, and FLOPs of reading one appearance; of memories that keep
+    samples, of as many as a walk takes."""
+    config = FeltMemoryConfig(**settings["felt"])
+    if samples is not None:
+        config = dataclasses.replace(config, capacity=max(1, round(samples)))
+    memory = felt_memory(config, dim)
+    key = torch.nn.functional.normalize(torch.ones(1, 1, dim), dim=-1)
+    state = memory.write(memory.initial_state(1), key, torch.ones(1, 1, 1))
+    with torch.no_grad(), OpCounter() as counter:
+        memory.read(state, key)
+    return {"numbers": memory.numbers, "flops": counter.total}
+
+
+def _chosen(given: list[str] | None, known: Iterable[str], option: str) -> list[str]:
+    names = [*known]
+    for name in given or ():
+        if name not in names:
+            raise UserError(f"{option} {name} is unknown{did_you_mean(name, names)}")
+    return [*(given or names)]
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(read_bytes(path)) if path.exists() else {}
+    except (OSError, ValueError):
+        raise UserError(f"{path} is not a file of this command; give another --out") from None
+
+
+def measure(arguments: Arguments) -> Any:
+    """Every arm on every terrain in every world; finished walks are read from --out."""
+    chosen = _chosen(arguments.worlds, WORLDS, "--worlds")
+    arms = _chosen(arguments.arms, ARMS, "--arms")
+    terrains, walks = arguments.terrains, arguments.tuning
+    if arguments.quick:
+        terrains, walks = 2, 2
+    seeds = range(EVALUATION_SEED + arguments.seed, EVALUATION_SEED + arguments.seed + terrains)
+    folder = None if arguments.out is None else Path(arguments.out)
+    if folder is not None:
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+    results: dict[str, Any] = {"tuning": {}, "walks": []}
+    for world in chosen:
+        path = None if folder is None else folder / f"tuning_{world}.json"
+        found = {} if path is None else _read(path)
+        if not found:
+            found = tuned(world, walks)
+            if path is not None:
+                with writing(path):
+                    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        results["tuning"][world] = found
+        for arm in arms:
+            results["walks"] += _walked(world, arm, found.get(arm, {}), seeds, folder)
+    return results
+
+
+def _walked(world: str, arm: str, fit: Row, seeds: range, folder: Path | None) -> Rows:
+    """The walks of an arm; new ones are appended to its file as they end."""
+    name = f"walks_{world}_{arm.replace(', ', '_').replace(' ', '_')}.jsonl"
+    path = None if folder is None else folder / name
+    lines = path.read_text(encoding="utf-8").splitlines() if path and path.exists() else []
+    rows = {row["seed"]: row for row in map(json.loads, lines)}
+    missing = [seed for seed in seeds if seed not in rows]
+    if missing:
+        with make(world) as env:
+            policy = Timed(policy_of(arm, fit.get("policy", {}), env))
+            for seed in missing:
+                rows[seed] = walk(env, policy, seed)
+                if path is not None:
+                    with writing(path), path.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps(rows[seed]) + "\n")
+    return [{"world": world, "memory": arm, **rows[seed]} for seed in seeds]
+
+
+def summary(results: Any) -> Rows:
+    """Figures of each world and memory."""
+    found = []
+    for world in figure.unique(results["walks"], "world"):
+        for arm in figure.unique(figure.select(results["walks"], world=world), "memory"):
+            rows = figure.select(results["walks"], world=world, memory=arm)
+            success, reward = (np.array([figure.column(rows, key)], float)
+                               for key in ("success", "reward"))  # fmt: skip
+            row = {"world": world, "memory": arm, "terrains": len(rows)}
+            for key, values, interval in (("success", success, share_interval),
+                                          ("reward", reward, mean_interval)):  # fmt: skip
+                row[key] = float(values.mean())
+                row[f"{key}_low"], row[f"{key}_high"] = interval(values)
+            row["ms"] = float(np.median(figure.column(rows, "ms")))
+            row |= {"numbers": None, "flops": None}
+            if arm not in CONTROLS:
+                samples = [row["samples"] for row in rows if row["samples"] is not None]
+                mean = float(np.mean(samples)) if samples else None
+                row |= cost(results["tuning"][world][arm]["policy"], 16, mean)
+            found.append(row)
+    return found
+
+
+def show(results: Any) -> Lines:
+    """A table a world."""
+    rows = summary(results)
+    columns = {"memory": "{memory}", "success, %": "{percent:.1f}", "interval": "{between}",
+               "reward": "{reward:.3f}", "its interval": "{rewards}", "numbers": "{numbers}",
+               "FLOPs a read": "{flops}", "ms": "{ms:.2f}"}  # fmt: skip
+    for world in figure.unique(rows, "world"):
+        chosen = figure.select(rows, world=world)
+        yield f"\n{world}, {chosen[0]['terrains']} terrains"
+        shown = [
+            {**row, "percent": 100 * row["success"],
+             "between": f"{100 * row['success_low']:.0f} to {100 * row['success_high']:.0f}",
+             "rewards": f"{row['reward_low']:.2f} to {row['reward_high']:.2f}"}
+            for row in chosen
+        ]  # fmt: skip
+        yield from figure.table(shown, columns, 28, 12, 12, 9, 14, 9, 14, 8)
+
+
+main = figure.command(
+    measure, show, None,
+    figure.option("--terrains", type=positive, default=40, help="default %(default)s"),
+    figure.option("--tuning", type=positive, default=24, help="walks (default %(default)s)"),
+    figure.option("--worlds", nargs="+", metavar="WORLD", help=f"of {', '.join(WORLDS)}"),
+    figure.option("--arms", nargs="+", metavar="MEMORY", help=f"of {'; '.join(ARMS)}"),
+)  # fmt: skip
