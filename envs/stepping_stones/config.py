@@ -169,23 +169,16 @@ class SteppingStonesConfig:
 
     @property
     def row_end_m(self) -> float:
-        """Least length of the row of stones or tiles, metres."""
-        return 2.0 + FASTEST_M_S * self.episode_s
+        """Where the row of stones or tiles ends at the earliest, metres."""
+        walked_m = 2.0 + FASTEST_M_S * self.episode_s
+        return max(walked_m, self.felt_ground.row_m) if self.felt_ground.is_on else walked_m
 
     def _check_felt_ground(self) -> None:
         felt = self.felt_ground
-        if not felt.is_on:
-            return
-        if self.commands_twist:
+        if felt.is_on and self.commands_twist:
             raise ValueError(
                 f"felt_ground.world = {felt.world} needs a straight path without the way back, got "
                 f"path_turn = {self.path_turn} and walk_back = {str(self.walk_back).lower()}"
-            )
-        if felt.longest_m > self.row_end_m:
-            raise ValueError(
-                f"felt_ground.strip_tiles must leave {felt.beyond_m:g} m of the row, whose length "
-                f"is {self.row_end_m:g} m with episode_s = {self.episode_s:g}; {felt.strip_tiles} "
-                f"tiles may end at {felt.longest_m - felt.beyond_m:.4g} m"
             )
 
     def _check_way_back(self) -> None:

@@ -48,15 +48,13 @@ class FeltGroundConfig:
     beyond_m: float = Field(default=1.5, ge=0, le=100)
     """How far beyond the strip a successful episode leads, metres."""
 
+    row_m: float = Field(default=12.0, ge=1, le=200)
+    """Length of the row at least; it is longer where the robot may walk further, metres."""
+
     @property
     def is_on(self) -> bool:
         """Whether there are tiles."""
         return self.world != "none"
-
-    @property
-    def longest_m(self) -> float:
-        """Largest possible distance at which an episode succeeds, metres."""
-        return FIRST_M + self.strip_tiles * self.tile_m[1] + self.beyond_m
 
     @property
     def without_effect(self) -> list[str]:
@@ -89,5 +87,11 @@ class FeltGroundConfig:
             raise ValueError(
                 f"felt_ground.strip_tiles must be at least the {self.kinds} kinds, which all lie "
                 f"on the trial strip, got {self.strip_tiles}"
+            )
+        longest_m = FIRST_M + self.strip_tiles * high + self.beyond_m
+        if longest_m > self.row_m:
+            raise ValueError(
+                f"felt_ground.row_m must be at least {longest_m:.4g} for {self.strip_tiles} tiles "
+                f"of the trial strip and {self.beyond_m:g} m beyond it, got {self.row_m:g}"
             )
         return self

@@ -31,7 +31,6 @@ from experiments.figure import Arguments, Lines, Row, Rows
 from policies.felt_ground.config import FeltGroundPolicyConfig
 from policies.felt_ground.memories import felt_memory
 from policies.felt_ground.memory_config import FeltMemoryConfig
-from policies.felt_ground.policy import FeltGroundPolicy
 from training.analysis.agents import EVALUATION_SEED, positive
 from training.analysis.intervals import mean_interval, share_interval
 from training.analysis.op_counter import OpCounter
@@ -40,7 +39,11 @@ from training.command.errors import did_you_mean
 from training.command.files import read_bytes, writing
 from training.io.config import UserError
 
-SETTINGS = {"cameras": ("front",), "front_camera": {"pitch_deg": 45}, "episode_s": 13.0}
+SETTINGS: dict[str, Any] = {
+    "cameras": ("front",),
+    "front_camera": {"pitch_deg": 45},
+    "episode_s": 13.0,
+}
 WORLDS: dict[str, dict[str, Any]] = {
     "vectors": {"world": "vectors", "kinds": 8},
     "conjunctions": {"world": "conjunctions", "kinds": 16},
@@ -94,7 +97,8 @@ def recorded(world: str, seeds: Iterable[int]) -> Iterator[Stream]:
     """Streams of walks with a memory that explores well: samples as they are written, and each tile
     beyond the strip when it comes near."""
     with make(world) as env:
-        policy: FeltGroundPolicy = policies.build_for(FeltGroundPolicyConfig(felt=_EXPLORER), env)
+        own: Any = env.unwrapped
+        policy: Any = policies.build_for(FeltGroundPolicyConfig(felt=_EXPLORER), env)
         kept: list[tuple[Tensor, Tensor]] = []
         write = policy.memory.write
 
@@ -103,18 +107,18 @@ def recorded(world: str, seeds: Iterable[int]) -> Iterator[Stream]:
             kept.extend(zip(keys[0, taken], values[0, taken], strict=True))
             return write(state, keys, values, gates=gates)
 
-        policy.memory.write = noted  # type: ignore[assignment]
+        policy.memory.write = noted
         for seed in seeds:
             kept.clear()
             observation, _ = env.reset(seed=seed)
             policy.reset()
             asked, after, truth, seen = [], [], [], set[int]()
-            done, row = False, env.unwrapped._stones
+            done, row = False, own._stones
             middles = row.tiles_m.mean(1)
             while not done:
                 action = policy.act(observation)
                 memory = policy._memory.seen
-                x = env.unwrapped._state.position_m[0]
+                x = own._state.position_m[0]
                 near = (middles > row.strip_end_m) & (middles < x + _AHEAD_M)
                 for tile in set(np.flatnonzero(near).tolist()) - seen:
                     place = memory.odometry[0, 0] + float(middles[tile] - x)
@@ -128,7 +132,10 @@ def recorded(world: str, seeds: Iterable[int]) -> Iterator[Stream]:
                 done = terminated or truncated
             if asked and kept:
                 samples = [torch.stack(part) for part in zip(*kept, strict=True)]
-                yield Stream(*samples, torch.stack(asked), torch.tensor(after), torch.tensor(truth))
+                keys, values = samples
+                yield Stream(
+                    keys, values, torch.stack(asked), torch.tensor(after), torch.tensor(truth)
+                )
 
 
 def scores(config: FeltMemoryConfig, streams: list[Stream]) -> Tensor:
@@ -189,7 +196,8 @@ class Control:
     """Offsets without knowledge of the tiles, or the oracle's; all are steered by the oracle."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], name: str) -> None:
-        self._env, self._name = env.unwrapped, name
+        self._env: Any = env.unwrapped
+        self._name = name
         self._rng = np.random.default_rng(0)
 
     def reset(self) -> None:
@@ -236,7 +244,7 @@ def walk(env: gymnasium.Env[Any, Any], policy: Timed, seed: int) -> Row:
     policy.ms.clear()
     episode = run_episode(env, policy, seed)
     felt = getattr(getattr(policy.policy, "_memory", None), "seen", None)
-    taken = getattr(getattr(felt, "written", None), "felt", None)
+    taken: Any = getattr(getattr(felt, "written", None), "felt", None)
     return {
         "seed": seed,
         "success": int(bool(episode.success)),

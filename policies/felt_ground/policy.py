@@ -56,6 +56,7 @@ class FeltGroundPolicy(PlaceMemoryPolicy):
     """
 
     config: FeltGroundPolicyConfig
+    shown = "holds, or is unknown", "gives way"
 
     def __init__(
         self,
@@ -130,6 +131,9 @@ class FeltGroundPolicy(PlaceMemoryPolicy):
         keys, known_there = self._remembered_looks(places, at_m)
         read = self.memory.read(felt, keys).squeeze(-1)
         return (self.config.sharpness * known_there * read + prior).sigmoid()
+
+    def _shares(self, written: Felt, asked_m: Tensor) -> Tensor:
+        return self._risk(written.places, written.felt, asked_m)
 
     def _remembered_looks(self, places: Any, at_m: Tensor) -> tuple[Tensor, Tensor]:
         """Unit appearances at places (batch, n), and 1 where there is one, else 0."""

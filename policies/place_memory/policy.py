@@ -36,7 +36,7 @@ from policies.place_memory.localisation import (
     wide_weights,
 )
 from policies.place_memory.memories import ExactPlaces, LinearPlaces, PlaceGrid, SteppedPlaces
-from policies.place_memory.remembered import RememberedGround, places_about, seen_about
+from policies.place_memory.remembered import SHOWN, RememberedGround, places_about, seen_about
 from policies.place_memory.tokens import LearnedChoice, LearnedKeys, RandomChoice, Tokens, choice_of
 
 _RECALLED = "recalled"
@@ -68,6 +68,8 @@ class PlaceMemoryPolicy(SeeingPolicy):
     config: PlaceMemoryConfig
     reads_m: Tensor
     """Places that a leg reads, from its nominal foothold, metres."""
+    shown = SHOWN
+    """Names of the ends of what its map shows."""
 
     def __init__(
         self,
@@ -306,7 +308,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
             tokens_m = tokens_m.unsqueeze(-1).expand(-1, 2)
             yaw = proprio[:, self.footholds.attitude][:, 2:]
             feet_m = torch.stack(turned(feet_m[..., 0], feet_m[..., 1], yaw), -1)
-        shares = self.places.read(seen.written, asked_m).view(len(left_m), len(forward_m))
+        shares = self._shares(seen.written, asked_m).view(len(left_m), len(forward_m))
         return RememberedGround(
             forward_m.cpu().numpy(),
             left_m.cpu().numpy(),
@@ -314,7 +316,12 @@ class PlaceMemoryPolicy(SeeingPolicy):
             seen_about(forward_m, left_m, tokens_m).cpu().numpy(),
             feet_m[0].cpu().numpy(),
             self.config.reach_m,
+            self.shown,
         )
+
+    def _shares(self, written: Any, asked_m: Tensor) -> Tensor:
+        """What the memory says of places (batch, n), as its map shows it."""
+        return self.places.read(written, asked_m)
 
     def fit_attention(self, observations: Mapping[str, Tensor]) -> None:
         """Do nothing: maps are already fitted to the known places of keys."""

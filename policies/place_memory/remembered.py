@@ -13,6 +13,9 @@ _APART_M = 0.01
 _JOINED = 7  # places to either side of a token
 
 
+SHOWN = "stone, or never seen", "hole"
+
+
 class RememberedGround(NamedTuple):
     """A map of the ground about the robot's base: `places` ahead of it in `rows` to its left.
 
@@ -33,6 +36,8 @@ class RememberedGround(NamedTuple):
     """Nominal footholds (legs, 2), ahead and to the left."""
     reach_m: float
     """How far ahead of and behind its nominal foothold a leg reads the memory."""
+    shown: tuple[str, str] = SHOWN
+    """Names of shares of 0 and of 1."""
 
 
 def places_about(axes: int, like: Tensor) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ WRONG = [
         "kinds must be at most the 16 appearances of conj.*17",
     ),
     ({"world": "vectors", "kinds": 20}, "strip_tiles must be at least the 20 kinds.*got 16"),
-    ({"world": "vectors", "strip_tiles": 80}, r"strip_tiles must leave 1.5 m of the row.*is 12 m"),
+    ({"world": "vectors", "strip_tiles": 80}, r"row_m must be at least 16.26 for 80 tiles.*got 12"),
     ({"tile_m": (0.2, 0.1)}, r"tile_m must be .*got \[0.2, 0.1\]"),
 ]
 

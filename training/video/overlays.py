@@ -207,7 +207,7 @@ _ABOVE, _STRIP, _BELOW = 50, 30, 64  # heights of the panel's parts
 _TEXT, _TITLE_TEXT = 13, 15
 _TICK_M = 0.2
 _BAR = 60  # length of the scale of colours
-_TITLE = "memory of the ground from above, ahead to the right:   stone, or never seen"
+_TITLE = "memory of the ground from above, ahead to the right:   "
 _LEGEND = "yellow: nominal footholds of rear and front legs, and the stretch that each leg reads"
 _DARK, _BRIGHT = "dark: out of sight, as the memory has it", "bright: the camera sees it now"
 _BLIND = "the camera sees nothing of it now"
@@ -247,7 +247,7 @@ def with_memory(frame: np.ndarray, ground: RememberedGround) -> np.ndarray:
 
     place = panel[top:bottom, column(first_m) : column(last_m)]
     place[:] = cv2.resize(ground_image(ground), place.shape[1::-1], interpolation=cv2.INTER_NEAREST)
-    _draw_memory_scale(panel)
+    _draw_memory_scale(panel, ground.shown)
     _draw_view(panel, ground, column, top - 6)
     cv2.line(panel, (column(0), top - 3), (column(0), bottom + 3), WHITE)
     for forward_m, left_m in ground.feet_m:
@@ -263,14 +263,14 @@ def with_memory(frame: np.ndarray, ground: RememberedGround) -> np.ndarray:
     return np.concatenate((frame, panel))
 
 
-def _draw_memory_scale(panel: np.ndarray) -> None:
+def _draw_memory_scale(panel: np.ndarray, shown: tuple[str, str]) -> None:
     """Draw the title and the colour scale."""
     left, middle = 2 * MARGIN, 14
-    left += write(panel, _TITLE, (left, middle), _TITLE_TEXT) + 6
+    left += write(panel, _TITLE + shown[0], (left, middle), _TITLE_TEXT) + 6
     bar = _coloured(np.broadcast_to(np.linspace(0, 1, _BAR), (10, _BAR)))
     place = panel[middle - 5 : middle + 5, left : left + _BAR]
     place[:] = bar[:, : place.shape[1]]
-    write(panel, "hole", (left + _BAR + 6, middle), _TITLE_TEXT)
+    write(panel, shown[1], (left + _BAR + 6, middle), _TITLE_TEXT)
 
 
 def _draw_view(panel: np.ndarray, ground: RememberedGround, column: _Column, at: int) -> None:
