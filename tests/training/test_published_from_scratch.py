@@ -1,0 +1,56 @@
+"""Rows of docs/results/summary.md on walking learned from scratch, from the study's record."""
+
+import numpy as np
+import pytest
+
+from tests.training.published import ROOT, needs_studies, published, unpacked
+from training.compare.config import slug
+from training.io.metrics import read_metrics
+
+pytestmark = [needs_studies, pytest.mark.records]
+NAME, DENSE = "stepping_stones_from_scratch", "dense network"
+NAMES = {DENSE: DENSE, "without images": "trained without images", "oracle": "oracle",
+         "blind": "blind (no correction)"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def told():
+    return (ROOT / "docs" / "results" / "summary.md").read_text().splitlines()
+
+
+def row(*cells):
+    return "".join(f"| {cell} " if cell != "" else "| " for cell in cells) + "|"
+
+
+def share(scores):
+    if scores is None:
+        return ""
+    low, high = (100 * end for end in scores.success_interval)
+    return f"{100 * scores.success:.1f} ({low:.1f}-{high:.1f})"
+
+
+def rows():
+    study, results = published(NAME)
+    (curve,) = study.curves
+    for name, words in NAMES.items():
+        by_seed = [f"{100 * one.success:.0f}" for one in results.by_seed(name).values()]
+        if results.scores(name) is None:
+            continue
+        longer = [results.scores(name, curve, point) for point in curve.points[1:]]
+        yield row(words, " ".join(by_seed), *map(share, (results.scores(name), *longer)))
+    yield row("its images those of another episode", "", share(results.blind[DENSE].scores), "", "")
+    curves = [read_metrics(unpacked(NAME) / "runs" / f"{slug(DENSE)}-s{seed}").columns
+              for seed in results.by_seed(DENSE)]  # fmt: skip
+    for iteration in (4, 8, 12, 16):
+        cells = [f"{np.mean([one['episodes'][iteration - 1] for one in curves]):.0f}"]
+        for column in ("success_rate", "center_success"):
+            at = 100 * np.array([one[column][iteration - 1] for one in curves])
+            cells.append(f"{at.mean():.0f} ({at.min():.0f}-{at.max():.0f})")
+        yield row(iteration, *cells)
+
+
+def test_rows(told):
+    _, results = published(NAME)
+    assert min(one.success for one in results.by_seed(DENSE).values()) >= 0.8
+    for one in rows():
+        assert one in told, one
