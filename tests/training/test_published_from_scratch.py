@@ -43,9 +43,9 @@ def rows():
               for seed in results.by_seed(DENSE)]  # fmt: skip
     for iteration in (4, 8, 12, 16):
         cells = [f"{np.mean([one['episodes'][iteration - 1] for one in curves]):.0f}"]
-        for column in ("success_rate", "center_success"):
-            at = 100 * np.array([one[column][iteration - 1] for one in curves])
-            cells.append(f"{at.mean():.0f} ({at.min():.0f}-{at.max():.0f})")
+        cells += [f"{np.mean([one['wall_s'][iteration - 1] for one in curves]) / 60:.1f}"]
+        at = 100 * np.array([one["success_rate"][iteration - 1] for one in curves])
+        cells.append(f"{at.mean():.0f} ({at.min():.0f}-{at.max():.0f})")
         yield row(iteration, *cells)
 
 
