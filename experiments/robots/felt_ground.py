@@ -2,9 +2,9 @@
 
     python -m experiments.robots.felt_ground --out runs/felt_ground
 
-In each world (`felt_ground` of SteppingStones-v0) the settings of each memory are chosen on terrains
-of training (`--tuning`): those of least log loss on the tiles beyond a trial strip after what was
-felt on it, with the two numbers that turn a read into a risk. Then every memory walks the same
+In each world (`felt_ground` of SteppingStones-v0) the settings of each memory are chosen on
+terrains of training (`--tuning`): those of least log loss on the tiles beyond a trial strip after
+what was felt on it, with the two numbers that turn a read into a risk. Then every memory walks the same
 unseen terrains; all else of the policy is equal. Controls: the oracle, which knows the tiles; steps
 without an offset, all that depth says here; and random offsets, both steered by the true position.
 Interrupted, the command resumes at the next walk. Intervals are 95 %, over terrains.
@@ -128,12 +128,9 @@ def recorded(world: str, seeds: Iterable[int]) -> Iterator[Stream]:
                         seen.add(tile)
                 observation, _, terminated, truncated, _ = env.step(action)
                 done = terminated or truncated
-            if asked and kept:
-                samples = [torch.stack(part) for part in zip(*kept, strict=True)]
-                keys, values = samples
-                yield Stream(
-                    keys, values, torch.stack(asked), torch.tensor(after), torch.tensor(truth)
-                )
+            if samples:
+                keys, values = (torch.stack(part) for part in zip(*kept[:samples], strict=True))
+                yield Stream(keys, values, torch.stack(asked), torch.tensor(truth))
 
 
 def scores(config: FeltMemoryConfig, streams: list[Stream]) -> Tensor:
