@@ -52,23 +52,23 @@ CONTROLS = ("oracle", "depth only", "random")
 _RATES = (0.5, 0.8, 1.0)
 MEMORIES = {
     "none": grid_of(kind=("none",)),
-    "exact": grid_of(kind=("exact",), kappa=(3.0, 6.0, 12.0)),
-    "leader": grid_of(kind=("leader",), capacity=(32,), threshold=(0.5, 0.6, 0.7, 0.8)),
+    "exact": grid_of(kind=("exact",), kappa=(6.0, 12.0, 24.0)),
+    "leader": grid_of(kind=("leader",), capacity=(32,), threshold=(0.6, 0.7, 0.8, 0.9)),
     "linear, delta, quadratic": grid_of(
-        feature_map=("quadratic",), num_features=(136,), kappa=(2.0, 8.0, 32.0), rate=_RATES
+        feature_map=("quadratic",), num_features=(136,), kappa=(4.0, 16.0, 64.0), rate=_RATES
     ),
-    "linear, delta, trig": grid_of(num_features=(128,), kappa=(1.0, 2.0, 4.0), rate=_RATES),
+    "linear, delta, trig": grid_of(num_features=(128,), kappa=(2.0, 4.0, 8.0), rate=_RATES),
     "raw keys, delta": grid_of(feature_map=("raw",), kappa=(1.0, 4.0), rate=(0.1, 0.3, 0.7)),
     "least squares": grid_of(
         kind=("least_squares",), feature_map=("raw",), kappa=(1.0, 10.0), ridge=(0.3, 1.0, 3.0)
     ),
-    "linear, sum, trig": grid_of(num_features=(128,), kappa=(1.0, 2.0, 4.0), rule=("sum",)),
+    "linear, sum, trig": grid_of(num_features=(128,), kappa=(2.0, 4.0, 8.0), rule=("sum",)),
     "nearest": grid_of(kind=("nearest",)),
     "grid": grid_of(kind=("grid",), directions=(4, 8), bins=(2, 4), tables=(1, 4)),
 }
 """Settings from which each memory's are chosen."""
 ARMS = (*CONTROLS, *MEMORIES)
-_EXPLORER = FeltMemoryConfig(kind="leader", capacity=32, threshold=0.6)
+_EXPLORER = FeltMemoryConfig(kind="leader", capacity=32, threshold=0.8)
 _AHEAD_M = 0.6
 _ODDS = 6.0  # log odds, at most, of a calibrated risk without any sample
 
