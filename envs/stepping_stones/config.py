@@ -168,9 +168,14 @@ class SteppingStonesConfig:
         return self
 
     @property
+    def length_s(self) -> float:
+        """Length of an episode, seconds."""
+        return self.episode_s + (self.felt_ground.strip_s if self.felt_ground.is_on else 0.0)
+
+    @property
     def row_end_m(self) -> float:
         """Where the row of stones or tiles ends at the earliest, metres."""
-        walked_m = 2.0 + FASTEST_M_S * self.episode_s
+        walked_m = 2.0 + FASTEST_M_S * self.length_s
         return max(walked_m, self.felt_ground.row_m) if self.felt_ground.is_on else walked_m
 
     def _check_felt_ground(self) -> None:

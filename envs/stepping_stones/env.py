@@ -210,7 +210,7 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
             reward += progress + self.config.margin_reward * margins.mean() * share
             self._judge_legs(terms, lifting, wide, self.config.margin_reward * share * margins)
             terms["progress"] += progress
-            done = self._course.is_over or self._time_s >= self.config.episode_s - 1e-9
+            done = self._course.is_over or self._time_s >= self.config.length_s - 1e-9
             if fell or done:
                 break
         nearer_m = aside_m - abs(self._course.aside_m(self._state.position_m))

@@ -48,6 +48,8 @@ class FeltGroundConfig:
     beyond_m: float = Field(default=1.5, ge=0, le=100)
     """How far beyond the strip a successful episode leads, metres."""
 
+    strip_s: float = Field(default=3.0, ge=0, le=600)
+    """Time for the trial strip: an episode is so much longer than `episode_s`, seconds."""
     row_m: float = Field(default=12.0, ge=1, le=200)
     """Length of the row at least; it is longer where the robot may walk further, metres."""
 

@@ -3,11 +3,11 @@
     python -m experiments.robots.felt_ground --out runs/felt_ground
 
 In each world (`felt_ground` of SteppingStones-v0) the settings of each memory are chosen on
-terrains of training (`--tuning`): those of least log loss on the tiles beyond a trial strip after
-what was felt on it, with the two numbers that turn a read into a risk. Then every memory walks the same
-unseen terrains; all else of the policy is equal. Controls: the oracle, which knows the tiles; steps
-without an offset, all that depth says here; and random offsets, both steered by the true position.
-Interrupted, the command resumes at the next walk. Intervals are 95 %, over terrains.
+terrains of training (`--tuning`): those of least log loss on the tiles beyond a trial strip, after
+what was felt on it, with the two numbers that turn a read into a risk. Then every memory walks the
+same unseen terrains; all else of the policy is equal. Controls: the oracle, which knows the tiles;
+steps without an offset, all that depth says here; and random offsets, both steered by the true
+position. Interrupted, the command resumes at the next walk. Intervals are 95 %, over terrains.
 """
 
 import dataclasses
@@ -42,7 +42,6 @@ from training.io.config import UserError
 SETTINGS: dict[str, Any] = {
     "cameras": ("front",),
     "front_camera": {"pitch_deg": 45},
-    "episode_s": 13.0,
 }
 WORLDS: dict[str, dict[str, Any]] = {
     "vectors": {"world": "vectors", "kinds": 8},

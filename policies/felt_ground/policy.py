@@ -29,7 +29,7 @@ from policies.footholds.vote import PlaceVotes
 from policies.place_memory.localisation import feet_and_speed
 from policies.place_memory.policy import PlaceMemoryPolicy, Remembered, detached
 
-_SIGMA_M, _WEIGHT = 0.045, 6.0
+_SIGMA_M, _WEIGHT = 0.03, 3.0
 """Initial template of the votes: a Gaussian about the foothold, and the votes that it weighs."""
 _NEAR = -0.5  # quadratic prior of offsets
 _STEERING = -0.2  # action a cell of 4 cm that the hole on the left is nearer than that on the right

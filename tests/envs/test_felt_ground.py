@@ -90,7 +90,7 @@ def test_pixels_show_the_tile_that_their_ray_meets():
     ("world", "knows"), [*((world, True) for world in WORLDS), ("vectors", False)]
 )
 def test_only_who_knows_the_tiles_walks_on_them(world, knows):
-    with make(world, episode_s=13.0) as env:
+    with make(world) as env:
         _, info = env.reset(seed=1)
         done = False
         while not done:

@@ -15,9 +15,7 @@ FRONT = {"cameras": ("front",), "front_camera": {"pitch_deg": 45}}
 
 @pytest.fixture(scope="module")
 def env():
-    with gymnasium.make(
-        "SteppingStones-v0", felt_ground={"world": "vectors"}, episode_s=13.0, **FRONT
-    ) as env:
+    with gymnasium.make("SteppingStones-v0", felt_ground={"world": "vectors"}, **FRONT) as env:
         yield env
 
 

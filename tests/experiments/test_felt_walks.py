@@ -1,0 +1,52 @@
+"""The study of walks on felt ground: its tuning, and that it resumes."""
+
+import json
+
+import pytest
+import torch
+
+from experiments.robots import felt_ground
+from policies.felt_ground.memory_config import FeltMemoryConfig
+
+
+def test_a_risk_is_calibrated_by_what_happened():
+    read = torch.tensor([-1.0, -1, -1, -1, 1, 1, 1, 1]).repeat(50)
+    truth = torch.tensor([0.0, 0, 0, 1, 1, 1, 1, 0]).repeat(50)  # three of four each
+    loss, sharpness, prior = felt_ground.calibrated(read, truth)
+    assert sharpness == pytest.approx(torch.tensor(3.0).log().item(), rel=0.02)
+    assert prior == pytest.approx(0.5, abs=0.01)
+    assert loss == pytest.approx(0.5623, abs=0.01)  # the entropy of 1 / 4
+
+
+def test_scores_are_of_what_was_felt_on_the_strip():
+    keys, asked = torch.eye(4), torch.eye(4)[[2, 0]]
+    values = torch.tensor([1.0, -1, -1, 1]).unsqueeze(-1)
+    stream = felt_ground.Stream(keys, values, asked, torch.tensor([0.0, 1.0]))
+    found = felt_ground.scores(FeltMemoryConfig(kind="nearest"), [stream, stream])
+    assert found.tolist() == [-1.0, 1.0, -1.0, 1.0]
+
+
+def test_finished_walks_are_not_repeated(tmp_path, monkeypatch):
+    seeds = range(7, 9)
+    done = {"seed": 7, "success": 1, "reward": 123.0}
+    file = tmp_path / "walks_vectors_depth_only.jsonl"
+    file.write_text(json.dumps(done) + "\n")
+    monkeypatch.setitem(felt_ground.SETTINGS, "episode_s", 0.5)
+    rows = felt_ground._walked("vectors", "depth only", {}, seeds, tmp_path)
+    assert [row["seed"] for row in rows] == [7, 8]
+    assert rows[0]["reward"] == 123.0
+    assert 0 <= rows[1]["reward"] < 1
+    assert len(file.read_text().splitlines()) == 2
+    assert felt_ground._walked("vectors", "depth only", {}, seeds, tmp_path) == rows
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--worlds", "vector"], "--worlds vector is unknown; did you mean vectors?"),
+        (["--arms", "exakt"], "--arms exakt is unknown; did you mean exact?"),
+    ],
+)
+def test_unknown_names_get_one_sentence(words, message, capsys):
+    assert felt_ground.main(words) == 2
+    assert message in capsys.readouterr().err
