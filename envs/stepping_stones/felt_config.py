@@ -2,10 +2,13 @@
 
 import math
 from dataclasses import fields
+from importlib.util import find_spec
 from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
+
+from envs.stepping_stones.felt_textures import TEXTURES
 
 FIRST_M = 0.36
 """Where the first tile begins, after a plain and firm slab, metres."""
@@ -19,18 +22,20 @@ class FeltGroundConfig:
     """A row of touching tiles. Half of their kinds, drawn in each episode, are false: on a trial
     strip a false tile sinks and holds, beyond it a foot falls through."""
 
-    world: Literal["none", "vectors", "conjunctions", "smooth"] = "none"
+    world: Literal["none", "vectors", "conjunctions", "pictures", "smooth"] = "none"
     """Appearance of tiles: unit vectors, one a kind; conjunctions of two parts, of which either
-    alone says nothing; smooth: no kinds, hidden factors shape the appearance and the firmness.
-    none: stones with gaps instead of tiles."""
+    alone says nothing; pictures: textures, which a colour camera sees; smooth: no kinds, hidden
+    factors shape the appearance and the firmness. none: stones with gaps instead of tiles."""
     kinds: int = Field(default=8, ge=2, le=256)
     """Kinds of tiles; not of smooth."""
     dim: int = Field(default=16, ge=2, le=256)
-    """Numbers of an appearance."""
+    """Numbers of an appearance; of pictures 3, red, green and blue."""
     parts: tuple[int, int] = (4, 4)
     """How many first and second parts conjunctions combine."""
     factors: int = Field(default=3, ge=1, le=8)
     """Hidden factors of smooth."""
+    textures: Literal["training", "unseen"] = "training"
+    """Set of 24 textures that pictures choose from; the two share no pattern."""
     strip_tiles: int = Field(default=16, ge=2, le=512)
     """Tiles of the trial strip; all kinds lie on it, as equally often as possible."""
     tile_m: tuple[float, float] = (0.12, 0.18)
@@ -44,7 +49,8 @@ class FeltGroundConfig:
     tile_noise: float = Field(default=0.3, ge=0, le=10)
     """Norm of a tile's deviation from its kind, whose appearance has norm 1."""
     pixel_noise: float = Field(default=0.5, ge=0, le=10)
-    """Norm of a pixel's deviation from its tile, in each image anew."""
+    """Norm of a pixel's deviation from its tile, in each image anew; of pictures in 10 levels of
+    255."""
     beyond_m: float = Field(default=1.5, ge=0, le=100)
     """How far beyond the strip a successful episode leads, metres."""
 
@@ -64,9 +70,10 @@ class FeltGroundConfig:
         own = {
             "vectors": ("kinds", "dim", "tile_noise", "pixel_noise"),
             "conjunctions": ("kinds", "dim", "parts", "tile_noise", "pixel_noise"),
+            "pictures": ("kinds", "textures", "pixel_noise"),
             "smooth": ("dim", "factors", "pixel_noise"),
         }.get(self.world, ())
-        every = ["kinds", "dim", "parts", "factors", "tile_noise", "pixel_noise"]
+        every = ["kinds", "dim", "parts", "factors", "textures", "tile_noise", "pixel_noise"]
         if not self.is_on:
             every = [part.name for part in fields(self) if part.name != "world"]
         return [f"felt_ground.{name}" for name in every if name not in own]
@@ -79,7 +86,8 @@ class FeltGroundConfig:
                 "felt_ground.tile_m must be [low, high] with 0.05 <= low <= high <= 0.5 metres, "
                 f"got [{low}, {high}]"
             )
-        most = math.prod(self.parts) if self.world == "conjunctions" else self.kinds
+        appearances = {"conjunctions": math.prod(self.parts), "pictures": TEXTURES}
+        most = appearances.get(self.world, self.kinds)
         if min(self.parts) < 1 or self.kinds > most:
             raise ValueError(
                 f"felt_ground.kinds must be at most the {most} appearances of {self.world}, got "
@@ -89,6 +97,10 @@ class FeltGroundConfig:
             raise ValueError(
                 f"felt_ground.strip_tiles must be at least the {self.kinds} kinds, which all lie "
                 f"on the trial strip, got {self.strip_tiles}"
+            )
+        if self.world == "pictures" and find_spec("cv2") is None:
+            raise ValueError(
+                "felt_ground.world = pictures needs OpenCV: pip install opencv-python-headless"
             )
         longest_m = FIRST_M + self.strip_tiles * high + self.beyond_m
         if longest_m > self.row_m:

@@ -7,7 +7,7 @@ drawn in each episode, so that only the feet can find out.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from gymnasium import spaces
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from envs.geometry import Geometry
 from envs.stepping_stones.config import SteppingStonesConfig
 from envs.stepping_stones.felt_config import FIRST_M, FeltGroundConfig
+from envs.stepping_stones.felt_textures import SIDE, TEXTURE_M, textures
 from envs.stepping_stones.straight_course import StraightCourse
 from envs.stepping_stones.terrain import START_M, STONE_THICKNESS_M, Body, Stones
 
@@ -26,6 +27,8 @@ _WAVES = 24  # of a random smooth function
 _CLEAR = 0.5  # tiles of smooth whose firmness is nearer to the border, in deviations, are not laid
 _SAMPLES = 512  # that firmness is scaled by
 _DECODER_SEED = 57  # appearances of hidden factors are the same in all episodes
+_LIGHT = (0.85, 1.15)
+_LEVELS = 10.0  # of 255, unit of the noise of pictures
 _SAME_M = 0.02  # a pixel whose depth differs by more shows something else
 
 
@@ -35,13 +38,13 @@ class FeltStones(Stones):
 
     Attributes:
         tiles_m: (tiles, 2) near and far edge; the first is the plain slab at the start.
-        looks: (tiles, d) appearance.
+        looks: (tiles, d) appearance, or textures (tiles, height, width, 3) with columns ahead.
         tops_m: (tiles,) height; NaN where it does not collide.
         strip_end_m: where the trial strip ends.
     """
 
     tiles_m: Floats
-    looks: Floats
+    looks: NDArray[Any]
     tops_m: Floats
     strip_end_m: float
 
@@ -72,6 +75,8 @@ class FeltStones(Stones):
 
     def colours(self) -> Floats:
         """(tiles, 3) red, green and blue, from 0 to 1, for people: equal ones look equal."""
+        if self.looks.ndim > 2:
+            return self.looks.mean((1, 2)) / 255
         seen = self.looks[:, :3] if self.looks.shape[1] > 2 else np.repeat(self.looks, 3, 1)[:, :3]
         return 1 / (1 + np.exp(-4.0 * seen * np.sqrt(self.looks.shape[1]) / 3))
 
@@ -104,7 +109,8 @@ class FeltCourse(StraightCourse):
 def draw_felt_ground(config: SteppingStonesConfig, rng: np.random.Generator) -> FeltStones:
     """A random row, longer than the robot can walk in an episode."""
     felt = config.felt_ground
-    draw = _SmoothWorld(felt, rng) if felt.world == "smooth" else _KindsWorld(felt, rng)
+    worlds: dict[str, type[_World]] = {"smooth": _SmoothWorld, "pictures": _PicturesWorld}
+    draw = worlds.get(felt.world, _KindsWorld)(felt, rng)
     strip = draw.strip()
     tiles, lengths = [*strip], [*rng.uniform(*felt.tile_m, len(strip))]
     strip_end_m = FIRST_M + float(sum(lengths))
@@ -125,33 +131,55 @@ def draw_felt_ground(config: SteppingStonesConfig, rng: np.random.Generator) -> 
         edges_m=np.array(held)[:, :2],
         width_m=config.stone_width_m,
         tiles_m=tiles_m,
-        looks=np.concatenate([np.zeros((1, looks.shape[1])), looks]),
+        looks=np.concatenate([np.full_like(looks[:1], draw.plain), looks]),
         tops_m=tops_m,
         strip_end_m=strip_end_m,
     )
 
 
-Tile = tuple[Floats, bool]
+Tile = tuple[NDArray[Any], bool]
 """Appearance, and whether it is false."""
+
+
+class _World(Protocol):
+    """Draws the tiles of an episode."""
+
+    plain: float
+    """Appearance of the slab at the start."""
+
+    def __init__(self, felt: FeltGroundConfig, rng: np.random.Generator) -> None:
+        """Draw which appearances are false."""
+
+    def strip(self) -> list[Tile]:
+        """The tiles of the trial strip."""
+
+    def one(self, false: bool) -> Tile:
+        """Another tile."""
 
 
 class _KindsWorld:
     """Kinds with one appearance each, half of them false."""
+
+    plain = 0.0
 
     def __init__(self, felt: FeltGroundConfig, rng: np.random.Generator) -> None:
         self._felt, self._rng = felt, rng
         kinds = felt.kinds
         self._false = np.zeros(kinds, bool)
         self._false[rng.permutation(kinds)[: kinds // 2]] = True
+        self._looks = self._drawn()
+
+    def _drawn(self) -> NDArray[Any]:
+        """Appearance of each kind."""
+        felt, rng, kinds = self._felt, self._rng, self._felt.kinds
         if felt.world == "conjunctions":
             first, second = (_unit(rng.standard_normal((n, felt.dim))) for n in felt.parts)
             half = felt.dim // 2
             first, second = _unit(first[:, :half]), _unit(second[:, half:])
             pairs = rng.permutation(len(first) * len(second))[:kinds]
             both = [first[pairs // len(second)], second[pairs % len(second)]]
-            self._looks = np.concatenate(both, 1) / np.sqrt(2)
-        else:
-            self._looks = _unit(rng.standard_normal((kinds, felt.dim)))
+            return np.concatenate(both, 1) / np.sqrt(2)
+        return _unit(rng.standard_normal((kinds, felt.dim)))
 
     def strip(self) -> list[Tile]:
         kinds, count = self._felt.kinds, self._felt.strip_tiles
@@ -167,8 +195,25 @@ class _KindsWorld:
         return look + noise, bool(self._false[kind])
 
 
+class _PicturesWorld(_KindsWorld):
+    """Kinds with one texture each; a tile is a piece of it in another light."""
+
+    plain = 128.0
+
+    def _drawn(self) -> NDArray[Any]:
+        every = textures(self._felt.textures)
+        return every[self._rng.permutation(len(every))[: self._felt.kinds]]
+
+    def _tile(self, kind: int) -> Tile:
+        shift, light = self._rng.integers(0, SIDE, 2), self._rng.uniform(*_LIGHT)
+        piece = np.roll(self._looks[kind], shift.tolist(), (0, 1)) * light
+        return piece.clip(0, 255).astype(np.uint8), bool(self._false[kind])
+
+
 class _SmoothWorld:
     """Hidden factors of a tile, of which its firmness is a random smooth function."""
+
+    plain = 0.0
 
     def __init__(self, felt: FeltGroundConfig, rng: np.random.Generator) -> None:
         self._felt, self._rng = felt, rng
@@ -215,6 +260,8 @@ def appearance_key(key: str) -> str:
 
 def appearance_space(felt: FeltGroundConfig, shape: tuple[int, ...]) -> spaces.Box:
     """Space of the appearances of images of a shape."""
+    if felt.world == "pictures":
+        return spaces.Box(0, 255, (*shape, 3), np.uint8)
     return spaces.Box(-_LIMIT, _LIMIT, (*shape, felt.dim), np.float32)
 
 
@@ -245,8 +292,21 @@ class Appearances:
         rays = geometry.rays[key] @ rotation.T
         x, y, z = np.moveaxis(optic[..., None, None, :] + depth_m[..., None] * rays, -1, 0)
         ground = (np.abs(z) < _SAME_M) & (np.abs(y) <= self._stones.width_m / 2)
-        looks = self._stones.looks[self._stones.index(x[ground])]
-        noise = self._felt.pixel_noise / np.sqrt(looks.shape[-1])
+        looks, is_picture = self._looks(x[ground], y[ground]), self._stones.looks.ndim > 2
+        noise = self._felt.pixel_noise / np.sqrt(looks.shape[-1]) * (_LEVELS if is_picture else 1.0)
         seen = np.zeros((*depth_m.shape, looks.shape[-1]), np.float32)
         seen[ground] = looks + noise * self._rng.standard_normal(looks.shape)
+        if is_picture:
+            return seen.round().clip(0, 255).astype(np.uint8)
         return seen.clip(-_LIMIT, _LIMIT)
+
+    def _looks(self, x_m: Floats, y_m: Floats) -> NDArray[Any]:
+        """Appearance at places (n,), (n, d)."""
+        tiles = self._stones.index(x_m)
+        if self._stones.looks.ndim == 2:
+            return self._stones.looks[tiles]
+        from_edge_m = np.stack(
+            (self._stones.width_m / 2 - y_m, x_m - self._stones.tiles_m[tiles, 0])
+        )
+        row, column = (from_edge_m * (SIDE / TEXTURE_M)).astype(int) % SIDE
+        return self._stones.looks[tiles, row, column]

@@ -46,6 +46,7 @@ SETTINGS: dict[str, Any] = {
 WORLDS: dict[str, dict[str, Any]] = {
     "vectors": {"world": "vectors", "kinds": 8},
     "conjunctions": {"world": "conjunctions", "kinds": 16},
+    "pictures": {"world": "pictures", "kinds": 8, "textures": "unseen"},
 }
 CONTROLS = ("oracle", "depth only", "random")
 _RATES = (0.5, 0.8, 1.0)
@@ -54,7 +55,7 @@ MEMORIES = {
     "exact": grid_of(kind=("exact",), kappa=(6.0, 12.0, 24.0)),
     "leader": grid_of(kind=("leader",), capacity=(32,), threshold=(0.6, 0.7, 0.8, 0.9)),
     "linear, delta, quadratic": grid_of(
-        feature_map=("quadratic",), num_features=(136,), kappa=(4.0, 16.0, 64.0), rate=_RATES
+        feature_map=("quadratic",), num_features=(10_000,), kappa=(4.0, 16.0, 64.0), rate=_RATES
     ),
     "linear, delta, trig": grid_of(num_features=(128,), kappa=(2.0, 4.0, 8.0), rate=_RATES),
     "raw keys, delta": grid_of(feature_map=("raw",), kappa=(1.0, 4.0), rate=(0.1, 0.3, 0.7)),
@@ -85,15 +86,16 @@ class Stream(NamedTuple):
     """(questions,), 1 for tiles that give way."""
 
 
-def make(world: str) -> gymnasium.Env[Any, Any]:
-    """The environment of a world."""
-    return gymnasium.make(envs.STEPPING_STONES, felt_ground=WORLDS[world], **SETTINGS)
+def make(world: str, **changes: Any) -> gymnasium.Env[Any, Any]:
+    """The environment of a world, with changes of its tiles."""
+    felt = {**WORLDS[world], **changes}
+    return gymnasium.make(envs.STEPPING_STONES, felt_ground=felt, **SETTINGS)
 
 
 def recorded(world: str, seeds: Iterable[int]) -> Iterator[Stream]:
     """Streams of walks with prototypes as memory: the samples until the first tile beyond the strip
     comes near, and each tile as it does."""
-    with make(world) as env:
+    with make(world, textures="training") as env:
         own: Any = env.unwrapped
         policy: Any = policies.build_for(FeltGroundPolicyConfig(felt=_EXPLORER), env)
         kept: list[tuple[Tensor, Tensor]] = []
@@ -337,7 +339,8 @@ def summary(results: Any) -> Rows:
             if arm not in CONTROLS:
                 samples = [row["samples"] for row in rows if row["samples"] is not None]
                 mean = float(np.mean(samples)) if samples else None
-                row |= cost(results["tuning"][world][arm]["policy"], 16, mean)
+                dim = 9 if world == "pictures" else 16
+                row |= cost(results["tuning"][world][arm]["policy"], dim, mean)
             found.append(row)
     return found
 

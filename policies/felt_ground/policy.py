@@ -71,6 +71,8 @@ class FeltGroundPolicy(PlaceMemoryPolicy):
         self.appearances = appearances_of(plan.geometry, [part.key for part in plan.images])
         looks = {part.key: part for part in self.inputs.observations.image_parts}
         (dim,) = {looks[key].channels for key in self.appearances}
+        self.is_picture = looks[self.appearances[0]].high == 255
+        dim += dim * (dim + 1) // 2 if self.is_picture else 0
         self.looks = LinearMemory(
             1, dim + 1, "harmonic", config.num_features, kappa=config.kappa, period=config.circle_m,
             decay=config.forgetting, dtype=torch.float64,
@@ -88,8 +90,10 @@ class FeltGroundPolicy(PlaceMemoryPolicy):
         assert self.ground is not None
         with component("tokens"):
             ground = self.ground(flat)
-            shown = [flat[key].flatten(1, -2) for key in self.appearances]
-            looks = torch.cat((joined(shown, 1), torch.ones_like(ground.holes).unsqueeze(-1)), -1)
+            shown = joined([flat[key].flatten(1, -2) for key in self.appearances], 1)
+            if self.is_picture:
+                shown = _with_products(shown.float() / 127.5 - 1)
+            looks = torch.cat((shown, torch.ones_like(ground.holes).unsqueeze(-1)), -1)
             weights = ground.weights * (1 - ground.holes)
             toes_m, soles, touches, rise = self._feet(flat)
             at_m = torch.cat((ground.forward_m, toes_m), -1).unflatten(0, shape)
@@ -138,6 +142,8 @@ class FeltGroundPolicy(PlaceMemoryPolicy):
     def _remembered_looks(self, places: Any, at_m: Tensor) -> tuple[Tensor, Tensor]:
         """Unit appearances at places (batch, n), and 1 where there is one, else 0."""
         looks, seen = self.looks.read(places, _points(at_m)).float().tensor_split([-1], -1)
+        if self.is_picture:
+            looks = _statistics(looks)
         tells = (seen.squeeze(-1) > _SEEN) & (looks.norm(dim=-1) > _PLAIN)
         return normalize(looks, dim=-1), tells.float()
 
@@ -197,6 +203,21 @@ def appearances_of(geometry: Any, keys: list[str]) -> list[str]:
             "(SteppingStones-v0 with felt_ground.world), and the geometry names none"
         )
     return [found[key] for key in keys]
+
+
+def _with_products(colours: Tensor) -> Tensor:
+    """Colours (..., c) and the products of all pairs of them, (..., c + c (c + 1) / 2)."""
+    first, second = torch.triu_indices(colours.shape[-1], colours.shape[-1])
+    return torch.cat((colours, colours[..., first] * colours[..., second]), -1)
+
+
+def _statistics(means: Tensor) -> Tensor:
+    """Means of `_with_products` over a texture -> the mean colour, and the roots of covariances,
+    which tell its contrast."""
+    channels = round((math.sqrt(9 + 8 * means.shape[-1]) - 3) / 2)
+    colours, products = means.split([channels, means.shape[-1] - channels], -1)
+    both = products - _with_products(colours)[..., channels:]
+    return torch.cat((colours, 2 * both.sign() * both.abs().sqrt()), -1)
 
 
 def _points(at_m: Tensor) -> Tensor:

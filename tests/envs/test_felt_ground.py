@@ -9,9 +9,11 @@ from envs.settings import read_settings
 from envs.stepping_stones import SteppingStonesConfig
 from envs.stepping_stones.felt_config import FIRST_M
 from envs.stepping_stones.felt_ground import draw_felt_ground
+from envs.stepping_stones.felt_textures import TEXTURES, textures
 
 WORLDS = {
     "vectors": {},
+    "pictures": {},
     "conjunctions": {"kinds": 16},
     "smooth": {"strip_tiles": 24},
 }
@@ -22,6 +24,7 @@ WRONG = [
     ),
     ({"world": "vectors", "kinds": 20}, "strip_tiles must be at least the 20 kinds.*got 16"),
     ({"world": "vectors", "strip_tiles": 80}, r"row_m must be at least 16.26 for 80 tiles.*got 12"),
+    ({"world": "pictures", "kinds": 25}, "kinds must be at most the 24 appearances of pict.*25"),
     ({"tile_m": (0.2, 0.1)}, r"tile_m must be .*got \[0.2, 0.1\]"),
 ]
 
@@ -115,3 +118,17 @@ def test_tiles_need_a_straight_path_and_disable_the_stones_settings():
         )
     assert config_of("vectors").without_effect["gap_m"] == "felt_ground.world"
     assert SteppingStonesConfig().without_effect["felt_ground.kinds"] == "felt_ground.world"
+
+
+def test_pictures_show_textures_of_their_set_and_need_opencv(monkeypatch):
+    sets = [textures(name).reshape(TEXTURES, -1) for name in ("training", "unseen")]
+    assert len(np.unique(np.concatenate(sets), axis=0)) == 2 * TEXTURES
+    with make("pictures", felt={"textures": "unseen"}) as env:
+        seen, _ = env.reset(seed=0)
+        space = env.observation_space["appearance"]
+        assert (space.shape, space.dtype) == ((1, 24, 32, 3), np.uint8)
+        assert space.contains(seen["appearance"])
+        assert len(np.unique(seen["appearance"].reshape(-1, 3), axis=0)) > 100
+    monkeypatch.setattr("envs.stepping_stones.felt_config.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="world = pictures needs OpenCV: pip install"):
+        config_of("pictures")

@@ -9,6 +9,7 @@ import envs  # noqa: F401 - registers SteppingStones-v0
 import policies
 from envs.stepping_stones.kinematics import TOE_RADIUS_M, forward
 from policies.felt_ground.feeling import Feeling
+from policies.felt_ground.policy import _statistics, _with_products
 
 FRONT = {"cameras": ("front",), "front_camera": {"pitch_deg": 45}}
 
@@ -117,3 +118,12 @@ def test_ground_without_appearance_is_refused_in_one_sentence():
         pytest.raises(ValueError, match=r"felt_ground needs the appearance .*felt_ground.world"),
     ):
         policies.build_for({"name": "felt_ground"}, stones)
+
+
+def test_textures_are_told_apart_by_mean_colour_and_contrast():
+    colours = torch.rand(500, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    colours[:, 2] = 1 - colours[:, 0]
+    found = _statistics(_with_products(colours).mean(0))
+    spread = torch.cov(colours.T, correction=0)[*torch.triu_indices(3, 3)]
+    torch.testing.assert_close(found[:3], colours.mean(0))
+    torch.testing.assert_close(found[3:], 2 * spread.sign() * spread.abs().sqrt())
