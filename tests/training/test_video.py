@@ -15,7 +15,7 @@ from training import rollout
 from training.io.config import UserError
 from training.video.overlays import MARGIN
 from training.video.rollout import LiveWindow, check_windows
-from training.video.scene import Scene
+from training.video.scene import Scene, _appearance
 from training.video.video import SUFFIXES, FrameWriter
 
 
@@ -109,6 +109,17 @@ def test_images_are_those_that_the_policy_reads():
         policy = policies.build_for({"layout": {"rgb": "vector"}}, env)
         frame = Scene(env).frame(env.reset(seed=2)[0], policy, "")
     assert not frame.any()
+
+
+def test_appearances_are_shown_as_colours():
+    numbers = np.zeros((16, 2, 2), np.float32)
+    numbers[:, 0, 0], numbers[0, 1, 1] = 0.01, 0.5
+    shown = _appearance(numbers, is_picture=False)
+    assert not shown[0, 1].any()  # no tile
+    assert (np.abs(shown[0, 0].astype(int) - 127) < 10).all()
+    assert shown[1, 1, 0] > 200
+    picture = np.arange(12, dtype=np.uint8).reshape(3, 2, 2)
+    assert np.array_equal(_appearance(picture, is_picture=True), picture.transpose(1, 2, 0))
 
 
 def test_without_images_there_is_no_video(tmp_path, capsys):

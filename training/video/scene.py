@@ -5,6 +5,7 @@ what its attention drops in red. If the environment's description names an image
 map of its attention on its only image, a frame shows that image with and without the attention. An
 environment without rendering is shown by its observation images alone."""
 
+import math
 from typing import Any
 
 import gymnasium
@@ -21,6 +22,7 @@ from training.io.config import UserError
 from training.video.overlays import Inset, compose, side_by_side, with_memory
 
 _CANVAS = (480, 640, 3)
+_CONTRAST = 1.3  # of appearances, whose numbers are about 1 / sqrt(their count)
 _ALONE_PX = (300, 400)  # for an image if there is no outside view
 
 
@@ -124,7 +126,10 @@ class Scene:
         ]
 
     def _image(self, image: NDArray[Any], seen: ImageInput) -> NDArray[np.uint8]:
-        """(channels, height, width) as colours, or the last channel in grey."""
+        """(channels, height, width) as colours, or the last channel in grey; an appearance of many
+        numbers as three of them."""
+        if seen.key in getattr(self._geometry, "appearances", {}).values():
+            return _appearance(image, seen.high == 255)
         black, white = (0.0, 255.0) if seen.high == 255 else (seen.low, seen.high)
         if self._task is not None and self._task.shown is not None:
             white, black = self._task.shown
@@ -134,3 +139,12 @@ class Scene:
         share = (colour.astype(np.float64) - black) / ((white - black) or 1.0)
         bright = 255.0 * np.clip(np.nan_to_num(share), 0.0, 1.0)
         return bright.transpose(1, 2, 0).astype(np.uint8)
+
+
+def _appearance(image: NDArray[Any], is_picture: bool) -> NDArray[np.uint8]:
+    """Appearances (numbers, height, width) -> (height, width, 3), black where there are none."""
+    if is_picture:
+        return image.transpose(1, 2, 0).astype(np.uint8)
+    numbers = math.sqrt(len(image)) * np.resize(image, (3, *image.shape[1:]))
+    colours = 1 / (1 + np.exp(-_CONTRAST * numbers))
+    return (255 * colours * image.any(0)).transpose(1, 2, 0).astype(np.uint8)
