@@ -34,7 +34,7 @@ _SIGMA_M, _WEIGHT = 0.03, 3.0
 _NEAR = -0.5  # quadratic prior of offsets
 _STEERING = -0.2  # action a cell of 4 cm that the hole on the left is nearer than that on the right
 _SEEN = 0.5  # weight of a remembered appearance, 1 where the camera saw the place
-_BORDER_M, _ALIKE = 0.035, 0.6  # of a foot to both sides; least cosine of ground that looks alike
+_BORDER_M, _ALIKE = 0.035, 0.8  # of a foot to both sides; least cosine of ground that looks alike
 _PLAIN = 0.3  # norm of an appearance that tells nothing
 
 

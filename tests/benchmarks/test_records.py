@@ -14,6 +14,7 @@ from experiments.chefs_random_tables.oprf_gain import SHOWN
 from experiments.chefs_random_tables.variance import CLAIMS
 from experiments.figure import _without_out, read_record
 from experiments.hybrid_random_features.clustered import MAPS
+from experiments.robots.felt_ground import summary
 from experiments.simplex_random_features.bandwidths import best
 from experiments.simplex_random_features.classification_published import SIGMA
 
@@ -23,6 +24,7 @@ PAGES = {
     "place_memory": "memory.md",
     "place_memory_width": "place_memory.md",
     "same_keys": "place_memory.md",
+    "felt_ground": "felt_ground.md",
     "memory_over_time": "place_memory.md",
     "coupling_costs": "../reference/attention.md",
     "generate_speed": "../guide/attention.md",
@@ -265,6 +267,15 @@ def sklearn_speed(results: Any) -> Rows:
         yield label, [double["ratio"], single["ratio"]]
 
 
+def felt_ground(results: Any) -> Rows:
+    for row in summary(results):
+        figures = [100 * row[f"success{end}"] for end in ("", "_low", "_high")]
+        figures += [row[f"reward{end}"] for end in ("", "_low", "_high")]
+        if row["numbers"] is not None:
+            figures += [row["numbers"], row["flops"], row["ms"]]
+        yield (row["world"], row["memory"]), figures
+
+
 PRINTED = {
     f.__name__: f
     for f in (
@@ -272,7 +283,7 @@ PRINTED = {
         resultants, couplings, max_error, bandwidths, cooccurrence, classification,
         classification_10000, hybrid_bases, error_per_flop, compositional, place_memory,
         place_memory_width, same_keys, memory_over_time, coupling_costs, attention_speed,
-        generate_speed, sklearn_speed,
+        generate_speed, sklearn_speed, felt_ground,
     )
 }  # fmt: skip
 
