@@ -30,7 +30,7 @@ from policies.felt_ground.patches import PatchKeys
 from training.analysis.intervals import mean_interval
 
 SIDE, DIM, KINDS, SAMPLES = 16, 16, 8, 24
-TRAINING, UNSEEN, STEPS, BATCH = 96, 24, 1500, 16
+TRAINING, UNSEEN, STEPS, BATCH = 96, 24, 300, 16
 NOISE = 0.1
 """Standard deviation of a pixel."""
 TRAINED_BY = {

@@ -29,6 +29,9 @@ PAGES = {
     "coupling_costs": "../reference/attention.md",
     "generate_speed": "../guide/attention.md",
     "sklearn_speed": "../guide/attention.md",
+    "felt_memories": "felt_ground.md",
+    "felt_networks": "felt_ground.md",
+    "felt_patches": "felt_ground.md",
 }
 """Pages of records that attention.md does not print."""
 NUMBER = re.compile(r"-?\d*\.?\d+(?:e-?\d+)?")
@@ -276,6 +279,38 @@ def felt_ground(results: Any) -> Rows:
         yield (row["world"], row["memory"]), figures
 
 
+def felt_memories(results: Any) -> Rows:
+    columns = (
+        ("kinds 64, d 16", 256), ("kinds 16, d 16", 256), ("conjunctions 8 x 8", 256),
+        ("smooth, 4 factors", 256), ("labels change", 256),
+    )  # fmt: skip
+    of = {(r["memory"], (r["world"], r["carried"])): r for r in results}
+    shown_of = (
+        "linear, delta, quadratic", "linear, delta, trig", "linear, sum, trig", "leader",
+        "leader, 32 prototypes", "least squares", "grid", "gru", "transformer",
+        "exact, all samples",
+    )  # fmt: skip
+    for label in shown_of:
+        first, *others = (of[label, case] for case in columns)
+        shown = [100 * first[key] for key in ("right", "low", "high")]
+        shown += [100 * row["right"] for row in others]
+        yield (label,), [*shown, first["numbers"], first["flops"]]
+
+
+def felt_networks(results: Any) -> Rows:
+    for kind, row in results.items():
+        yield (kind, "loss"), [row["losses"][tenth] for tenth in (0, 5, 6, 7, 8, 9)]
+
+
+def felt_patches(results: Any) -> Rows:
+    of = {(r["keys"], r["memory"]): r for r in results["rows"]}
+    for keys in dict.fromkeys(keys for keys, _ in of):
+        rows = [
+            of.get((keys, memory)) for memory in ("linear, delta", "exact", "leader", "nearest")
+        ]
+        yield (keys,), [100 * r["right"] for r in rows if r]
+
+
 PRINTED = {
     f.__name__: f
     for f in (
@@ -284,6 +319,7 @@ PRINTED = {
         classification_10000, hybrid_bases, error_per_flop, compositional, place_memory,
         place_memory_width, same_keys, memory_over_time, coupling_costs, attention_speed,
         generate_speed, sklearn_speed, felt_ground,
+        felt_memories, felt_networks, felt_patches,
     )
 }  # fmt: skip
 
