@@ -107,8 +107,13 @@ def ours(run: Path, task: Mapping[str, Any], trainer: str, seed: int, minutes: f
     agents = find_agents([str(out)], [], None, [], own=named, sample_actions=drawn)
     (entry,) = evaluate(agents, _seeds(task))
     progress: Any = checkpoint.load(checkpoint.in_run(out)[-1]).state["progress"]
-    rewards = [round(float(e["reward"]), 4) for e in entry["records"]]
+    rewards = _of_games(task, entry["records"])
     return {"rewards": rewards, "env_steps": int(progress["env_steps"]), "cpu_s": spent_s}
+
+
+def _of_games(task: Mapping[str, Any], episodes: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Rewards of episodes; of the whole game where an episode is one of its lives."""
+    return [round(task.get("lives", 1) * float(each["reward"]), 4) for each in episodes]
 
 
 def zoo(run: Path, task: Mapping[str, Any], seed: int, minutes: float) -> Any:
@@ -136,14 +141,15 @@ def zoo(run: Path, task: Mapping[str, Any], seed: int, minutes: float) -> Any:
 
 
 def _zoo_settings(run: Path, task: Mapping[str, Any]) -> list[str]:
-    """The option that names a file, where the zoo's settings are another version's of the task."""
-    if "zoo_settings" not in task:
+    """The option that names a file, where the zoo's settings are another task's, or changed."""
+    if not {"zoo_settings", "zoo_changes"} & task.keys():
         return []
     import rl_zoo3
 
     known = yaml.safe_load((Path(rl_zoo3.__file__).parent / "hyperparams" / "ppo.yml").read_text())
     file = run / "zoo.yaml"
-    file.write_text(yaml.safe_dump({task["zoo"]: known[task["zoo_settings"]]}), encoding="utf-8")
+    settings = known[task.get("zoo_settings", task["zoo"])] | task.get("zoo_changes", {})
+    file.write_text(yaml.safe_dump({task["zoo"]: settings}), encoding="utf-8")
     return ["--conf-file", str(file)]
 
 
@@ -176,7 +182,8 @@ def floor(runs: Path, name: str) -> list[float]:
         agents = find_agents([], ["random"], settings["env_id"], words)
         (entry,) = evaluate(agents, _seeds(TASKS[name]))
         with writing(file):
-            write_atomically(file, json.dumps([e["reward"] for e in entry["records"]]).encode())
+            found = _of_games(TASKS[name], entry["records"])
+            write_atomically(file, json.dumps(found).encode())
     rewards: list[float] = json.loads(read_bytes(file))
     return rewards
 

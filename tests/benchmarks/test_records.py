@@ -8,6 +8,7 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from experiments.chefs_random_tables.oprf_gain import SHOWN
@@ -15,8 +16,10 @@ from experiments.chefs_random_tables.variance import CLAIMS
 from experiments.figure import _without_out, read_record
 from experiments.hybrid_random_features.clustered import MAPS
 from experiments.robots.felt_ground import summary
+from experiments.robots.public_tasks import TASKS, TRAINERS
 from experiments.simplex_random_features.bandwidths import best
 from experiments.simplex_random_features.classification_published import SIGMA
+from training.analysis.intervals import mean_interval
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS, RECORDS = ROOT / "docs" / "results", ROOT / "docs" / "records"
@@ -32,6 +35,7 @@ PAGES = {
     "felt_memories": "felt_ground.md",
     "felt_networks": "felt_ground.md",
     "felt_patches": "felt_ground.md",
+    "public_tasks": "../guide/environments.md",
 }
 """Pages of records that attention.md does not print."""
 NUMBER = re.compile(r"-?\d*\.?\d+(?:e-?\d+)?")
@@ -311,6 +315,15 @@ def felt_patches(results: Any) -> Rows:
         yield (keys,), [100 * r["right"] for r in rows if r]
 
 
+def public_tasks(results: Any) -> Rows:
+    for name, of_task in results.items():
+        runs = [of_task[trainer] for trainer in TRAINERS]
+        rewards = [np.array([run["rewards"] for run in each]) for each in runs]
+        steps = [np.mean([run["env_steps"] for run in each]) for each in runs]
+        shown = [(each.mean(), *mean_interval(each)) for each in rewards]
+        yield (TASKS[name]["title"],), flat([[np.mean(of_task["random"])], *shown, steps])
+
+
 PRINTED = {
     f.__name__: f
     for f in (
@@ -319,7 +332,7 @@ PRINTED = {
         classification_10000, hybrid_bases, error_per_flop, compositional, place_memory,
         place_memory_width, same_keys, memory_over_time, coupling_costs, attention_speed,
         generate_speed, sklearn_speed, felt_ground,
-        felt_memories, felt_networks, felt_patches,
+        felt_memories, felt_networks, felt_patches, public_tasks,
     )
 }  # fmt: skip
 
