@@ -299,21 +299,35 @@ def measure(arguments: Arguments) -> Any:
                     path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         results["tuning"][world] = found
         for arm in arms:
-            results["walks"] += _walked(world, arm, found.get(arm, {}), seeds, folder)
+            if not arguments.finished or not missing(folder, world, arm, seeds):
+                results["walks"] += _walked(world, arm, found.get(arm, {}), seeds, folder)
     return results
+
+
+def missing(folder: Path | None, world: str, arm: str, seeds: range) -> list[int]:
+    """Terrains that an arm has not walked."""
+    rows = {} if folder is None else _rows(_file(folder, world, arm))
+    return [seed for seed in seeds if seed not in rows]
+
+
+def _file(folder: Path, world: str, arm: str) -> Path:
+    return folder / f"walks_{world}_{arm.replace(', ', '_').replace(' ', '_')}.jsonl"
+
+
+def _rows(path: Path) -> dict[int, Row]:
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return {row["seed"]: row for row in map(json.loads, lines)}
 
 
 def _walked(world: str, arm: str, fit: Row, seeds: range, folder: Path | None) -> Rows:
     """The walks of an arm; new ones are appended to its file as they end."""
-    name = f"walks_{world}_{arm.replace(', ', '_').replace(' ', '_')}.jsonl"
-    path = None if folder is None else folder / name
-    lines = path.read_text(encoding="utf-8").splitlines() if path and path.exists() else []
-    rows = {row["seed"]: row for row in map(json.loads, lines)}
-    missing = [seed for seed in seeds if seed not in rows]
-    if missing:
+    path = None if folder is None else _file(folder, world, arm)
+    rows = {} if path is None else _rows(path)
+    due = missing(folder, world, arm, seeds)
+    if due:
         with make(world) as env:
             policy = Timed(policy_of(arm, fit.get("policy", {}), env))
-            for seed in missing:
+            for seed in due:
                 rows[seed] = walk(env, policy, seed)
                 if path is not None:
                     with writing(path), path.open("a", encoding="utf-8") as file:
@@ -367,6 +381,8 @@ main = figure.command(
     measure, show, None,
     figure.option("--terrains", type=positive, default=40, help="default %(default)s"),
     figure.option("--tuning", type=positive, default=12, help="walks (default %(default)s)"),
+    figure.option("--finished", action="store_true",
+                  help="leave out memories that have not walked all terrains in --out"),
     figure.option("--worlds", nargs="+", metavar="WORLD", help=f"of {', '.join(WORLDS)}"),
     figure.option("--arms", nargs="+", metavar="MEMORY", help=f"of {'; '.join(ARMS)}"),
 )  # fmt: skip

@@ -34,7 +34,7 @@ _SIGMA_M, _WEIGHT = 0.03, 3.0
 _NEAR = -0.5  # quadratic prior of offsets
 _STEERING = -0.2  # action a cell of 4 cm that the hole on the left is nearer than that on the right
 _SEEN = 0.5  # weight of a remembered appearance, 1 where the camera saw the place
-_BORDER_M, _ALIKE = 0.035, 0.8  # of a foot to both sides; least cosine of ground that looks alike
+_BORDER_M = 0.035  # of a foot to both sides
 _PLAIN = 0.3  # norm of an appearance that tells nothing
 
 
@@ -153,7 +153,8 @@ class FeltGroundPolicy(PlaceMemoryPolicy):
         around_m = toes_m.new_tensor((-_BORDER_M, 0.0, _BORDER_M))
         keys, tells = self._remembered_looks(places, (toes_m.unsqueeze(-1) + around_m).flatten(1))
         behind, under, ahead = keys.unflatten(1, (-1, 3)).unbind(2)
-        return under, tells.unflatten(1, (-1, 3))[..., 1], (behind * ahead).sum(-1) > _ALIKE
+        alike = (behind * ahead).sum(-1) > self.config.alike
+        return under, tells.unflatten(1, (-1, 3))[..., 1], alike
 
     def _feet(self, flat: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Toes along the path from the base, their heights, contacts, each (n, legs), and the
