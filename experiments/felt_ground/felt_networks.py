@@ -27,7 +27,7 @@ from training.io.config import UserError
 DIM, BATCH = 16, 32
 NETWORKS = {
     "gru": FeltMemoryConfig(kind="gru", hidden=256),
-    "transformer": FeltMemoryConfig(kind="transformer", hidden=64, capacity=1024),
+    "transformer": FeltMemoryConfig(kind="transformer", hidden=64, capacity=256),
 }
 STEPS = {"gru": 3000, "transformer": 2500}
 RATE = {"gru": 2e-3, "transformer": 1e-3}
