@@ -275,12 +275,15 @@ def sklearn_speed(results: Any) -> Rows:
 
 
 def felt_ground(results: Any) -> Rows:
-    for row in summary(results):
-        figures = [100 * row[f"success{end}"] for end in ("", "_low", "_high")]
-        figures += [row[f"reward{end}"] for end in ("", "_low", "_high")]
-        if row["numbers"] is not None:
-            figures += [row["numbers"], row["flops"], row["ms"]]
-        yield (row["world"], row["memory"]), figures
+    rows = summary(results)
+    for memory in dict.fromkeys(row["memory"] for row in rows):
+        own = [row for row in rows if row["memory"] == memory]
+        figures = [100 * row[f"success{end}"] for row in own for end in ("", "_low", "_high")]
+        figures += [row["reward"] for row in own]
+        cost = next(row for row in own if row["world"] == "conjunctions")
+        if cost["numbers"] is not None:
+            figures += [cost[key] for key in ("numbers", "flops", "ms")]
+        yield (memory,), figures
 
 
 def felt_memories(results: Any) -> Rows:
