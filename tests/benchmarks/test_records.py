@@ -302,6 +302,17 @@ def felt_memories(results: Any) -> Rows:
         shown = [100 * first[key] for key in ("right", "low", "high")]
         shown += [100 * row["right"] for row in others]
         yield (label,), [*shown, first["numbers"], first["flops"]]
+    kinds = [(f"kinds {k}, d 64", 256) for k in (4, 8, 16, 32, 64)] + [("kinds 64, d 64", 512)]
+    for label in ("linear, delta", "leader", "least squares", "exact, all samples"):
+        yield (label,), [100 * of[label, case]["right"] for case in kinds]
+    rivals = ("leader", "least squares", "grid", "gru")
+    cases = {case for _, case in of}
+    ahead = [
+        all(of[rival, case]["high"] < of["linear, delta", case]["low"]
+            for rival in rivals if (rival, case) in of)
+        for case in cases
+    ]  # fmt: skip
+    assert (sum(ahead), len(ahead)) == (20, 28)
 
 
 def felt_networks(results: Any) -> Rows:

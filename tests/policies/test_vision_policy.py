@@ -243,7 +243,9 @@ def test_build_picks_the_policy_by_name():
     for legged in ({}, {"name": "implicit_attention"}):
         policy = build(legged, cases.OBSERVATIONS, cases.ACTIONS)
         assert isinstance(policy, ImplicitAttentionPolicy)
-    with pytest.raises(ValueError, match="must be one of implicit_attention, place_memory, vi"):
+    with pytest.raises(
+        ValueError, match="must be one of implicit_attention, place_memory, felt_ground, vi"
+    ):
         build({"name": "resnet"}, OBSERVATION_SPACE, ACTION_SPACE)
 
 
