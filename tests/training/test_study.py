@@ -290,7 +290,7 @@ def test_the_page_alone(plain, tmp_path):
     assert not (tmp_path / "out" / "runs").exists()
 
 
-OF_PACKAGES = {"fetch_reach": "gymnasium_robotics", "minigrid": "minigrid"}
+OF_PACKAGES = {"fetch_reach": "gymnasium_robotics"}
 """Packages of the environments of studies, where no extra of this project brings them."""
 
 
