@@ -23,7 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from importlib import resources
+from importlib import import_module, resources
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +125,8 @@ def zoo(run: Path, task: Mapping[str, Any], seed: int, minutes: float) -> Any:
     words = ["-m", "rl_zoo3.train", "--algo", "ppo", "--env", task["zoo"], "--seed", str(seed)]
     words += ["-f", str(run), "--vec-env", task.get("vec_env", "dummy"), "--eval-freq", "-1"]
     words += ["--gym-packages", *task.get("packages", ())] if "packages" in task else []
+    for package in task.get("packages", ()):
+        import_module(package)  # registers the environment here, too
     spent_s = train([*words, *_zoo_settings(run, task)], run / "log.txt", minutes)
     name = task["zoo"].replace("/", "-")
     (model,) = (run / "ppo").glob(f"{name}_*/{name}.zip")
