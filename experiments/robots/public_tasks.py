@@ -1,6 +1,6 @@
 """Our trainers beside Stable-Baselines3's PPO on six public tasks, in equal time of two cores.
 
-    python -m experiments.robots.public_tasks --runs DIR [TASK ...] [--minutes 2]
+    python -m experiments.robots.public_tasks --runs DIR [TASK ...] [--minutes 1]
 
 Each run trains until its processes have used the CPU time that two cores have in so many minutes,
 its start included, so that neither other work on the machine nor an idle core counts. It is then
@@ -46,6 +46,7 @@ TASKS: dict[str, dict[str, Any]] = yaml.safe_load(
 """By name: title, the task's name in the zoo, and the settings of our trainers."""
 TRAINERS = {"es": "our evolution strategies", "ppo": "our PPO", "sb3": "Stable-Baselines3's PPO"}
 SEEDS, EPISODES = 3, 50
+_UNSEEN = range(EVALUATION_SEED, EVALUATION_SEED + EPISODES)
 _CORES = 2
 _GRACE_S = 240
 """Seconds that an interrupted trainer may take to end."""
@@ -105,7 +106,7 @@ def ours(run: Path, task: Mapping[str, Any], trainer: str, seed: int, minutes: f
     named = env_settings.custom(task["env"].get("env", {}))
     drawn = settings.get("sample_actions", False)
     agents = find_agents([str(out)], [], None, [], own=named, sample_actions=drawn)
-    (entry,) = evaluate(agents, _seeds(task))
+    (entry,) = evaluate(agents, _UNSEEN)
     progress: Any = checkpoint.load(checkpoint.in_run(out)[-1]).state["progress"]
     rewards = _of_games(task, entry["records"])
     return {"rewards": rewards, "env_steps": int(progress["env_steps"]), "cpu_s": spent_s}
@@ -135,8 +136,7 @@ def zoo(run: Path, task: Mapping[str, Any], seed: int, minutes: float) -> Any:
         task["zoo"], 1, statistics, EVALUATION_SEED + seed, None, False, settings, {}
     )
     policy = PPO.load(model)
-    count = len(_seeds(task))
-    rewards: Any = evaluate_policy(policy, env, count, return_episode_rewards=True)[0]
+    rewards: Any = evaluate_policy(policy, env, EPISODES, return_episode_rewards=True)[0]
     env.close()
     found = [round(float(reward), 4) for reward in rewards]
     return {"rewards": found, "env_steps": int(policy.num_timesteps), "cpu_s": spent_s}
@@ -153,11 +153,6 @@ def _zoo_settings(run: Path, task: Mapping[str, Any]) -> list[str]:
     settings = known[task.get("zoo_settings", task["zoo"])] | task.get("zoo_changes", {})
     file.write_text(yaml.safe_dump({task["zoo"]: settings}), encoding="utf-8")
     return ["--conf-file", str(file)]
-
-
-def _seeds(task: Mapping[str, Any]) -> range:
-    """Fresh seeds, fewer for a task whose episodes are long."""
-    return range(EVALUATION_SEED, EVALUATION_SEED + task.get("test_episodes", EPISODES))
 
 
 def result(runs: Path, name: str, trainer: str, seed: int, minutes: float) -> Any:
@@ -182,7 +177,7 @@ def floor(runs: Path, name: str) -> list[float]:
     if not file.exists():
         words = [f"{key}={json.dumps(value)}" for key, value in settings.get("env", {}).items()]
         agents = find_agents([], ["random"], settings["env_id"], words)
-        (entry,) = evaluate(agents, _seeds(TASKS[name]))
+        (entry,) = evaluate(agents, _UNSEEN)
         with writing(file):
             found = _of_games(TASKS[name], entry["records"])
             write_atomically(file, json.dumps(found).encode())
@@ -195,12 +190,11 @@ def measure(arguments: Arguments) -> dict[str, Any]:
     unknown = [name for name in arguments.tasks if name not in TASKS]
     if unknown:
         raise UserError(f"TASK must be of {', '.join(TASKS)}, got {unknown[0]!r}")
-    runs = Path(arguments.runs)
+    runs, minutes = Path(arguments.runs), 0.25 if arguments.quick else arguments.minutes
     file = Path(arguments.out or "") / "public_tasks.json"
     found = json.loads(read_bytes(file))["results"] if arguments.out and file.exists() else {}
     seeds = range(arguments.seed, arguments.seed + (1 if arguments.quick else SEEDS))
     for name in arguments.tasks or TASKS:
-        minutes = 0.25 if arguments.quick else arguments.minutes or TASKS[name]["minutes"]
         of_task = {t: [result(runs, name, t, s, minutes) for s in seeds] for t in TRAINERS}
         found[name] = {"minutes": minutes, "random": floor(runs, name), **of_task}
     return {name: found[name] for name in TASKS if name in found}
@@ -225,5 +219,5 @@ main = figure.command(
     measure, show, None,
     figure.option("tasks", nargs="*", metavar="TASK", help=f"of {', '.join(TASKS)}"),
     figure.option("--runs", metavar="DIR", required=True, help="directory of the runs"),
-    figure.option("--minutes", type=float, help="of two cores, a run (default: the task's)"),
+    figure.option("--minutes", type=float, default=1.0, help="of two cores (default %(default)s)"),
 )  # fmt: skip
