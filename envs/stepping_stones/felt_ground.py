@@ -73,9 +73,14 @@ class FeltStones(Stones):
         for near, far in self.tiles_m:
             yield np.array([near, -half_m, -STONE_THICKNESS_M]), np.array([far, half_m, 0.0])
 
+    @property
+    def has_textures(self) -> bool:
+        """Whether appearances are textures."""
+        return self.looks.ndim > 2
+
     def colours(self) -> Floats:
         """(tiles, 3) red, green and blue, from 0 to 1, for people: equal ones look equal."""
-        if self.looks.ndim > 2:
+        if self.has_textures:
             return self.looks.mean((1, 2)) / 255
         seen = self.looks[:, :3] if self.looks.shape[1] > 2 else np.repeat(self.looks, 3, 1)[:, :3]
         return 1 / (1 + np.exp(-4.0 * seen * np.sqrt(self.looks.shape[1]) / 3))
@@ -292,7 +297,7 @@ class Appearances:
         rays = geometry.rays[key] @ rotation.T
         x, y, z = np.moveaxis(optic[..., None, None, :] + depth_m[..., None] * rays, -1, 0)
         ground = (np.abs(z) < _SAME_M) & (np.abs(y) <= self._stones.width_m / 2)
-        looks, is_picture = self._looks(x[ground], y[ground]), self._stones.looks.ndim > 2
+        looks, is_picture = self._looks(x[ground], y[ground]), self._stones.has_textures
         noise = self._felt.pixel_noise / np.sqrt(looks.shape[-1]) * (_LEVELS if is_picture else 1.0)
         seen = np.zeros((*depth_m.shape, looks.shape[-1]), np.float32)
         seen[ground] = looks + noise * self._rng.standard_normal(looks.shape)
@@ -303,7 +308,7 @@ class Appearances:
     def _looks(self, x_m: Floats, y_m: Floats) -> NDArray[Any]:
         """Appearance at places (n,), (n, d)."""
         tiles = self._stones.index(x_m)
-        if self._stones.looks.ndim == 2:
+        if not self._stones.has_textures:
             return self._stones.looks[tiles]
         from_edge_m = np.stack(
             (self._stones.width_m / 2 - y_m, x_m - self._stones.tiles_m[tiles, 0])

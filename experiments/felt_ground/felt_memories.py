@@ -22,7 +22,7 @@ from torch import Tensor
 
 from experiments import figure
 from experiments.felt_ground import felt_networks
-from experiments.felt_ground.worlds import Episodes, World, draw
+from experiments.felt_ground.worlds import Episodes, World, draw, right
 from experiments.figure import Arguments, Lines, Row, Rows
 from policies.felt_ground.memories import FeltMemory, felt_memory
 from policies.felt_ground.memory_config import FeltMemoryConfig
@@ -167,9 +167,7 @@ def answered(memory: FeltMemory, episodes: Episodes) -> Tensor:
     """Share of right answers of each episode."""
     state = memory.initial_state(len(episodes.keys))
     state = memory.write(state, episodes.keys, episodes.values)
-    read = memory.read(state, episodes.queries).squeeze(-1)
-    right = (read.sign() * episodes.truth + 1) / 2
-    return right.mean(-1)
+    return right(memory.read(state, episodes.queries).squeeze(-1), episodes.truth)
 
 
 def cost(memory: FeltMemory, episodes: Episodes) -> dict[str, int]:

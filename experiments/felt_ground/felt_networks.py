@@ -76,6 +76,11 @@ def loss_of(
     return loss, float(((odds > 0) == (wanted > 0)).float().mean())
 
 
+def cooled(share: float) -> float:
+    """Factor of the learning rate after a share of the training: a cosine from 1 to 0.02."""
+    return 0.02 + 0.98 * (1 + math.cos(math.pi * share)) / 2
+
+
 def trained(kind: str, steps: int, seed: int) -> tuple[FeltMemory, dict[str, Any]]:
     """A trained network, and its losses and shares of right answers by tenths of the training."""
     torch.manual_seed(seed)
@@ -85,7 +90,7 @@ def trained(kind: str, steps: int, seed: int) -> tuple[FeltMemory, dict[str, Any
     started, found = time.process_time(), []
     for i in range(steps):
         share = i / steps
-        warm = min(1, (i + 1) / 100) * (0.02 + 0.98 * (1 + math.cos(math.pi * share)) / 2)
+        warm = min(1, (i + 1) / 100) * cooled(share)
         adam.param_groups[0]["lr"] = RATE[kind] * warm
         loss, right = loss_of(memory, kind, share, generator)
         adam.zero_grad()

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from experiments import figure
-from experiments.felt_ground.worlds import ASKED, MISSED
+from experiments.felt_ground.felt_networks import cooled
+from experiments.felt_ground.worlds import ASKED, mislabelled, right
 from experiments.figure import Arguments, Lines, Row, Rows
 from policies.felt_ground.memories import felt_memory
 from policies.felt_ground.memory_config import FeltMemoryConfig
@@ -111,8 +112,7 @@ def draw(of: Textures, episodes: int, generator: torch.Generator) -> Tiles:
     kinds = torch.randint(0, KINDS, (episodes, SAMPLES + ASKED), generator=generator)
     meaning = labels.gather(1, kinds)
     values, truth = meaning.split([SAMPLES, ASKED], 1)
-    missed = torch.rand(values.shape, generator=generator) < MISSED
-    values = torch.where(missed, -values, values).unsqueeze(-1)
+    values = mislabelled(values, generator).unsqueeze(-1)
     return Tiles(cut(of, chosen.gather(1, kinds), generator), values, truth)
 
 
@@ -132,7 +132,7 @@ def learned(config: FeltMemoryConfig, steps: int, seed: int) -> tuple[PatchKeys,
     sharpness = nn.Parameter(torch.tensor(3.0))
     adam = torch.optim.Adam([*keys.parameters(), sharpness], 2e-3)
     for i in range(steps):
-        adam.param_groups[0]["lr"] = 2e-3 * (0.02 + 0.98 * (1 + math.cos(math.pi * i / steps)) / 2)
+        adam.param_groups[0]["lr"] = 2e-3 * cooled(i / steps)
         tiles = draw(of, BATCH, generator)
         odds = sharpness * recalled(config, keys(tiles.patches), tiles.values)
         wanted = (tiles.truth + 1) / 2
@@ -141,6 +141,11 @@ def learned(config: FeltMemoryConfig, steps: int, seed: int) -> tuple[PatchKeys,
         loss.backward()
         adam.step()
     return keys.eval(), time.process_time() - started
+
+
+def answered(config: FeltMemoryConfig, keys: Tensor, tiles: Tiles) -> Tensor:
+    """Share of right answers of each episode."""
+    return right(recalled(config, keys, tiles.values), tiles.truth)
 
 
 def mean_colour(patches: Tensor) -> Tensor:
@@ -177,19 +182,13 @@ def judged(label: str, keys: Keys, tuning: Tiles, tests: Tiles) -> Rows:
         chosen = [*JUDGED_BY]
     rows: Rows = []
     for name in chosen:
-        shares = [right(config, known, tuning).mean() for config in tuned(name)]
+        shares = [answered(config, known, tuning).mean() for config in tuned(name)]
         best = tuned(name)[int(torch.stack(shares).argmax())]
-        found = right(best, new, tests)
+        found = answered(best, new, tests)
         low, high = mean_interval(np.asarray(found.double())[None])
         facts: Row = {"keys": label, "memory": name, "training": float(max(shares))}
         rows.append({**facts, "right": float(found.mean()), "low": low, "high": high})
     return rows
-
-
-def right(config: FeltMemoryConfig, keys: Tensor, tiles: Tiles) -> Tensor:
-    """Share of right answers of each episode."""
-    read = recalled(config, keys, tiles.values)
-    return ((read.sign() * tiles.truth + 1) / 2).mean(-1)
 
 
 def measure(arguments: Arguments) -> dict[str, Any]:

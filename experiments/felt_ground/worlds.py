@@ -65,9 +65,18 @@ def draw(world: World, episodes: int, generator: torch.Generator) -> Episodes:
     """Draw independent episodes."""
     drawn = (_smooth if world.kinds == 0 else _of_kinds)(world, episodes, generator)
     keys, values, queries, truth = drawn
+    return Episodes(keys, mislabelled(values, generator).unsqueeze(-1), queries, truth)
+
+
+def mislabelled(values: Tensor, generator: torch.Generator) -> Tensor:
+    """Labels of which a share of MISSED is wrong."""
     missed = torch.rand(values.shape, generator=generator) < MISSED
-    values = torch.where(missed, -values, values)
-    return Episodes(keys, values.unsqueeze(-1), queries, truth)
+    return torch.where(missed, -values, values)
+
+
+def right(read: Tensor, truth: Tensor) -> Tensor:
+    """Share of right answers of each episode (episodes, ASKED); 0 counts as half right."""
+    return ((read.sign() * truth + 1) / 2).mean(-1)
 
 
 def _of_kinds(world: World, episodes: int, generator: torch.Generator) -> tuple[Tensor, ...]:

@@ -26,14 +26,15 @@ from torch import Tensor
 import envs
 import policies
 from experiments import figure
+from experiments.felt_ground import felt_memories
 from experiments.felt_ground.felt_memories import grid_of
+from experiments.felt_ground.worlds import Episodes
 from experiments.figure import Arguments, Lines, Row, Rows
 from policies.felt_ground.config import FeltGroundPolicyConfig
 from policies.felt_ground.memories import felt_memory
 from policies.felt_ground.memory_config import FeltMemoryConfig
 from training.analysis.agents import EVALUATION_SEED, positive
 from training.analysis.intervals import mean_interval, share_interval
-from training.analysis.op_counter import OpCounter
 from training.collect.episode import run_episode
 from training.command.errors import did_you_mean
 from training.command.files import read_bytes, writing
@@ -247,18 +248,16 @@ def walk(env: gymnasium.Env[Any, Any], policy: Timed, seed: int) -> Row:
     }
 
 
+@torch.no_grad()
 def cost(settings: Row, dim: int, samples: float | None) -> Row:
     """Numbers that a memory carries, and FLOPs of reading one appearance; of memories that keep
     samples, of as many as a walk takes."""
     config = FeltMemoryConfig(**settings["felt"])
     if samples is not None:
         config = dataclasses.replace(config, capacity=max(1, round(samples)))
-    memory = felt_memory(config, dim)
     key = torch.nn.functional.normalize(torch.ones(1, 1, dim), dim=-1)
-    state = memory.write(memory.initial_state(1), key, torch.ones(1, 1, 1))
-    with torch.no_grad(), OpCounter() as counter:
-        memory.read(state, key)
-    return {"numbers": memory.numbers, "flops": counter.total}
+    one = Episodes(key, torch.ones(1, 1, 1), key, torch.ones(1, 1))
+    return felt_memories.cost(felt_memory(config, dim), one)
 
 
 def _chosen(given: list[str] | None, known: Iterable[str], option: str) -> list[str]:

@@ -18,6 +18,9 @@ from policies.common.feature_maps import fit_to_directions
 from policies.common.plugins import custom_map
 from policies.felt_ground.memory_config import RAW, FeltMemoryConfig
 
+_LEHMER_FACTOR, _LEHMER_PRIME = 16_807, 2**31 - 1
+"""Of the congruence that hashes cells."""
+
 
 class FeltMemory(nn.Module):
     """Base class, and the memory that holds nothing.
@@ -217,12 +220,12 @@ class Prototypes(NamedTuple):
     values: Tensor
     """(batch, capacity)"""
     counts: Tensor
-    """(batch, capacity), 0 of prototypes that have not begun."""
+    """(batch, capacity), 0 of unused prototypes."""
 
 
 class LeaderFelt(FeltMemory):
     """A sample joins the prototype of largest cosine, or begins another one if that is below the
-    threshold and there is room (leader clustering: Hartigan, Clustering Algorithms, chapter 3). A
+    threshold and one is unused (leader clustering: Hartigan, Clustering Algorithms, chapter 3). A
     read is the mean of the values of the nearest prototype."""
 
     @property
@@ -349,22 +352,12 @@ class GridFelt(FeltMemory):
         coordinates = torch.einsum("...p,tgp->...tg", keys, self.along)
         bins = torch.bucketize(coordinates.contiguous(), self.edges)
         number = torch.zeros_like(bins[..., 0])
-        for i in range(self.config.directions):  # a linear congruence where there are many cells
-            number = (number * self._factor + bins[..., i]) % self._modulus
+        is_hashed = self.config.bins**self.config.directions > self.config.cells
+        factor = _LEHMER_FACTOR if is_hashed else self.config.bins
+        for i in range(self.config.directions):
+            number = (number * factor + bins[..., i]) % _LEHMER_PRIME
         offset = torch.arange(self.config.tables, device=keys.device) * self.config.cells
         return number % self.config.cells + offset
-
-    @property
-    def _is_hashed(self) -> bool:
-        return self.config.bins**self.config.directions > self.config.cells
-
-    @property
-    def _factor(self) -> int:
-        return 16_807 if self._is_hashed else self.config.bins
-
-    @property
-    def _modulus(self) -> int:
-        return 2**31 - 1  # Lehmer's, a prime
 
 
 def directions(count: int, dim: int, seed: int) -> Tensor:

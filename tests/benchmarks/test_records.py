@@ -13,7 +13,8 @@ import pytest
 
 from experiments.chefs_random_tables.oprf_gain import SHOWN
 from experiments.chefs_random_tables.variance import CLAIMS
-from experiments.figure import _without_out, read_record
+from experiments.felt_ground.felt_memories import beaten
+from experiments.figure import _without_out, read_record, select
 from experiments.hybrid_random_features.clustered import MAPS
 from experiments.robots.felt_ground import summary
 from experiments.robots.public_tasks import TASKS, TRAINERS
@@ -305,13 +306,8 @@ def felt_memories(results: Any) -> Rows:
     kinds = [(f"kinds {k}, d 64", 256) for k in (4, 8, 16, 32, 64)] + [("kinds 64, d 64", 512)]
     for label in ("linear, delta", "leader", "least squares", "exact, all samples"):
         yield (label,), [100 * of[label, case]["right"] for case in kinds]
-    rivals = ("leader", "least squares", "grid", "gru")
-    cases = {case for _, case in of}
-    ahead = [
-        all(of[rival, case]["high"] < of["linear, delta", case]["low"]
-            for rival in rivals if (rival, case) in of)
-        for case in cases
-    ]  # fmt: skip
+    cases = dict.fromkeys(case for _, case in of)
+    ahead = [all(beaten(select(results, world=w, carried=n)).values()) for w, n in cases]
     assert (sum(ahead), len(ahead)) == (20, 28)
 
 

@@ -14,7 +14,7 @@ NAMES = {DENSE: DENSE, "without images": "trained without images", "oracle": "or
 
 
 @pytest.fixture(scope="module")
-def told():
+def page():
     return (ROOT / "docs" / "results" / "summary.md").read_text().splitlines()
 
 
@@ -49,8 +49,8 @@ def rows():
         yield row(iteration, *cells)
 
 
-def test_rows(told):
+def test_rows(page):
     _, results = published(NAME)
     assert min(one.success for one in results.by_seed(DENSE).values()) >= 0.8
     for one in rows():
-        assert one in told, one
+        assert one in page, one
