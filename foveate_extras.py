@@ -18,6 +18,7 @@ EXTRAS = {
         *("scipy", "tensorboard", "tqdm", "yaml", "zlib_ng"),
     ),
     "cluster": ("ray",),
+    "fast": ("numba", "llvmlite", "numpy"),
     "video": ("cv2",),
     "sklearn": ("sklearn", "numpy", "threadpoolctl"),
     "rl": ("stable_baselines3",),

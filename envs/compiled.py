@@ -3,51 +3,9 @@
 Arrays of four legs with three joints are too small for NumPy, where a call costs as much as twenty
 products, and too large for Python floats. So are the pixels of a small triangle."""
 
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, TypeVar, cast
-
 from foveate_extras import needs
 
 with needs("an environment in PyBullet", "sim", "numba", "llvmlite"):
-    import numba
+    from foveate_numba import compiled
 
-Function = TypeVar("Function", bound=Callable[..., object])
-
-
-def compiled(function: Function) -> Function:
-    """Compile a function of arrays, tuples and numbers at its first call, for the types that come.
-
-    Compiled code is cached on disk, and compiled again if the function's file has changed: of
-    other files it may use nothing that is compiled. Without a usable cache, each process compiles.
-    Division by zero is inf or NaN, as NumPy's. The environment variable NUMBA_DISABLE_JIT=1
-    disables compilation."""
-    try:
-        made: Any = numba.njit(cache=True, error_model="numpy")(function)
-    except RuntimeError:  # no folder that can be written
-        made = numba.njit(error_model="numpy")(function)
-    if hasattr(made, "_cache"):
-        made._cache = _Kept(made._cache)
-    return cast(Function, made)
-
-
-class _Kept:
-    """Numba's cache of a function. Its failures are ignored, such as a full disk or a truncated
-    pickle."""
-
-    def __init__(self, cache: Any) -> None:
-        self._cache = cache
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cache, name)
-
-    def load_overload(self, *signature: Any) -> Any:
-        with suppress(Exception):
-            return self._cache.load_overload(*signature)
-        with suppress(Exception):
-            self._cache.flush()
-        return None
-
-    def save_overload(self, *made: Any) -> None:
-        with suppress(Exception):
-            self._cache.save_overload(*made)
+__all__ = ["compiled"]

@@ -17,6 +17,7 @@ class HyperbolicFeatures(ProjectedFeatures):
     """Hyperbolic features: F = 2m, positive."""
 
     functions_per_projection = 2
+    compiled_as = "hyperbolic"
     terms = 2
     norm_exponent = -1.0
 

@@ -38,6 +38,8 @@ class OprfFeatures(PositiveFeatures):
     Raises ValueError for an A above 0, complex, of another shape or not finite.
     """
 
+    compiled_as = "positive"
+
     A: Tensor
     """() or (heads, 1, 1)"""
 

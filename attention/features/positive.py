@@ -16,6 +16,7 @@ class PositiveFeatures(ProjectedFeatures):
     """Positive features: F = m, positive."""
 
     functions_per_projection = 1
+    compiled_as = "positive"
     norm_exponent = -1.0
 
     def parts(self, projections: Tensor, log_weight: Tensor) -> tuple[Tensor, ...]:

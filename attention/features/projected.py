@@ -6,6 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from attention import compiled
 from attention.components import EXPONENTIALS, PROJECTION, component
 from attention.features.base import FeatureMap, ScaledFeatures
 from attention.features.vectors import check_named, coupling_name, redraw_vectors
@@ -34,6 +35,9 @@ class ProjectedFeatures(FeatureMap):
 
     functions_per_projection: int
     """t: F = t m"""
+    compiled_as: ClassVar[str | None] = None
+    """Functions f_1 to f_t as `attention.compiled` has them, if a class names them: it does not
+    apply to subclasses, which may have other functions."""
     terms: ClassVar[int] = 1
     """The estimate is a mean over terms * m products."""
     norm_exponent: float
@@ -116,9 +120,13 @@ class ProjectedFeatures(FeatureMap):
 
     def log_weight(self, half_square: Tensor) -> Tensor:
         """log of exp(a |u|^2/2) / sqrt(terms m); half_square is |u|^2 / 2."""
-        exponent = self.norm_exponent - (1.0 if self.kernel == "gaussian" else 0.0)
         constant = -0.5 * math.log(self.terms * self.num_features)
-        return exponent * half_square + constant
+        return self._exponent * half_square + constant
+
+    @property
+    def _exponent(self) -> float:
+        """Factor of |u|^2 / 2 in the log-weight."""
+        return self.norm_exponent - (1.0 if self.kernel == "gaussian" else 0.0)
 
     @property
     def output_dim(self) -> int:
@@ -133,6 +141,21 @@ class ProjectedFeatures(FeatureMap):
         projections, log_weight = self._project(x)
         with component(EXPONENTIALS):
             return self.evaluate_scaled(projections, log_weight)
+
+    def token_scores(self, x: Tensor, y: Tensor) -> Tensor:
+        """Like `FeatureMap.token_scores`; with gradients compiled where Numba is installed."""
+        omega = self.omega
+        known = vars(type(self)).get("compiled_as") is not None
+        if not known or omega is None or not compiled.applies(self.dim, x, y, omega):
+            return super().token_scores(x, y)
+        x, y = (self.prepare("queries and keys", u, omega) for u in (x, y))
+        bases = [self.compiled_base(*self.affine(omega))]
+        return compiled.token_scores(x, y, bases, super().token_scores)
+
+    def compiled_base(self, weight: Tensor, bias: Tensor | None) -> compiled.Base:
+        """Describe the features to `attention.compiled`."""
+        assert self.compiled_as is not None
+        return compiled.Base(self.compiled_as, weight, bias, self._exponent, self.terms)
 
     def redraw(self, generator: torch.Generator) -> None:
         check_named(self.projection)

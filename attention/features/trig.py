@@ -18,6 +18,7 @@ class TrigFeatures(ProjectedFeatures):
 
     signed = True
     functions_per_projection = 2
+    compiled_as = "trig"
     norm_exponent = 1.0
 
     def parts(self, projections: Tensor, log_weight: Tensor) -> tuple[Tensor, ...]:

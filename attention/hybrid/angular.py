@@ -55,6 +55,8 @@ class AngularHybrid(BipolarHybrid):
         options: options of every hybrid of two bases, see `HybridOptions`.
     """
 
+    compiled_as = "signs"
+
     def __init__(
         self,
         dim: int,

@@ -18,11 +18,12 @@ Nor does attention of all queries over all keys (`attention.hybrid.factored`).
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
+from attention import compiled
 from attention.components import EXPONENTIALS, PROJECTION, SCORE, component
 from attention.features import FeatureMap, ProjectedFeatures, ScaledFeatures
 from attention.features.vectors import EXPLICIT, check_named, coupling_name
@@ -62,6 +63,8 @@ class BipolarHybrid(FeatureMap):
     """
 
     signed = True
+    compiled_as: ClassVar[str | None] = None
+    """"signs" in a class whose coefficient is that of `attention.compiled`; not inherited."""
 
     weight: Tensor
     """(m + n, d) or (2m + n, d): the omegas, then the taus, so that one product serves all."""
@@ -144,6 +147,17 @@ class BipolarHybrid(FeatureMap):
         """
         x = self.prepare("x", x, self.weight)
         y = self.prepare("y", y, self.weight)
+        if vars(type(self)).get("compiled_as") == "signs" and compiled.applies(
+            self.dim, x, y, self.weight
+        ):
+            taus = self.weight[..., -self.num_lambda_features :, :]
+            coefficients = self.coefficients.to(x.dtype)
+            bases = self._compiled_bases()
+            return compiled.token_scores(x, y, bases, self._scores, taus, coefficients)
+        return self._scores(x, y)
+
+    def _scores(self, x: Tensor, y: Tensor) -> Tensor:
+        """Token scores of prepared queries and keys in PyTorch."""
         if x.shape[:-2] != y.shape[:-2]:
             leading = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2])
             x, y = x.expand(*leading, -1, -1), y.expand(*leading, -1, -1)
@@ -247,6 +261,15 @@ class BipolarHybrid(FeatureMap):
         weights.append(taus)
         biases.append(taus.new_zeros(taus.shape[:-1]))
         return torch.cat(weights, -2), torch.cat(biases, -1)
+
+    def _compiled_bases(self) -> list[compiled.Base]:
+        """Describe the bases to `attention.compiled`."""
+        m = self.num_features
+        starts = (0, 0) if self.shared_projections else (0, m)
+        return [
+            base.compiled_base(*base.affine(self.weight.narrow(-2, start, m)))
+            for base, start in zip(self.bases, starts, strict=True)
+        ]
 
     def _project(self, u: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
         """Return the products of (..., L, d) with all random vectors (..., L, rows) and |u|^2/2

@@ -35,6 +35,7 @@ from training.command.errors import UserError
 _MODULES = (
     *("attention", "policies", "envs", "training", "configs", "sim_assets"),
     "foveate_extras.py",
+    "foveate_numba.py",
     "foveate_settings.py",
 )
 PATIENCE_S = 300.0

@@ -1,0 +1,183 @@
+"""Compiled token scores are those of plain PyTorch, with gradients; plain PyTorch does the rest."""
+
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from attention import FeatureMap, compiled, feature_map
+from attention.components import watched
+from tests.attention.cases import relative_error, tokens
+from tests.attention.custom_maps import Tempered
+from tests.pairwise import pairwise
+
+pytest.importorskip("numba", reason="extra fast")
+
+MAPS: list[tuple[str, dict[str, Any]]] = [
+    ("positive", {}),
+    ("hyperbolic", {}),
+    ("trig", {}),
+    ("oprf", {"A": -0.1}),
+    ("angular_hybrid", {"num_lambda_features": 5}),
+    ("angular_hybrid", {"base": ("oprf", "trig"), "num_lambda_features": 1}),
+    ("angular_hybrid", {"base": ("positive", "trig"), "shared_projections": False}),
+]
+
+
+def drawn(*shape: int, seed: int = 0, length: float = 1.0) -> Tensor:
+    """Tokens of one length that need gradients."""
+    unit = torch.nn.functional.normalize(tokens(*shape, seed=seed), dim=-1)
+    return (length * unit).requires_grad_()
+
+
+def is_compiled(scores: Tensor) -> bool:
+    """Whether the scores' graph begins with the compiled function."""
+    nodes = [scores.grad_fn]
+    while nodes:
+        node = nodes.pop()
+        if node is not None:
+            if type(node).__name__ == "_ScoresBackward":
+                return True
+            nodes += [other for other, _ in node.next_functions]
+    return False
+
+
+def results(fm: FeatureMap, x: Tensor, y: Tensor, weights: Tensor) -> list[Tensor]:
+    """Scores and gradients of their weighted sum."""
+    scores = fm.token_scores(x, y)
+    return [scores.detach(), *torch.autograd.grad((scores * weights).sum(), (x, y))]
+
+
+def agree(found: list[Tensor], expected: list[Tensor], tolerance: float = 1e-5) -> None:
+    for one, other in zip(found, expected, strict=True):
+        largest = float(other.abs().max()) if other.numel() else 0.0
+        assert_close(one, other, rtol=0, atol=tolerance * largest)
+
+
+@pytest.mark.parametrize(
+    ("case", "kernel", "heads", "lengths", "dim", "m"),
+    pairwise(
+        MAPS,
+        ["softmax", "gaussian"],
+        [None, 2],
+        [(6, 6), (1, 1), (0, 3), (3, 0), (130, 300)],
+        [1, 4, 6, 16],
+        [1, 4, 11],
+    ),
+)
+def test_scores_and_gradients_are_those_of_pytorch(
+    case, kernel, heads, lengths, dim, m, monkeypatch
+):
+    name, options = case
+    fm = feature_map(name, dim, m, kernel=kernel, heads=heads, **options)
+    leading = (3,) if heads is None else (3, heads)
+    x = drawn(*leading[1:], lengths[0], dim)  # broadcast
+    y = drawn(*leading, lengths[1], dim, seed=1)
+    weights = tokens(*leading, lengths[1], seed=2)
+    assert is_compiled(fm.token_scores(x, y))
+    found = results(fm, x, y, weights)
+    monkeypatch.setenv("FOVEATE_NUMBA", "0")
+    assert not is_compiled(fm.token_scores(x, y))
+    agree(found, results(fm, x, y, weights))
+
+
+@pytest.mark.parametrize(
+    ("name", "length"), [("positive", 13.0), ("hyperbolic", 9.0), ("trig", 9.0)]
+)
+def test_long_tokens(name, length, monkeypatch):
+    """Features of exp(+-85) lose as many digits as in PyTorch."""
+    fm = feature_map(name, 4, 16)
+    x, y = drawn(50, 4, length=length), drawn(40, 4, seed=1, length=length)
+    weights = tokens(40, seed=2)
+    found = results(fm, x, y, weights)
+    monkeypatch.setenv("FOVEATE_NUMBA", "0")
+    plain = results(fm, x, y, weights)
+    wide = [t.detach().double().requires_grad_() for t in (x, y)]
+    exact = results(fm.double(), *wide, weights.double())
+    assert all(value.isfinite().all() for value in exact)
+    for one, other, expected in zip(found, plain, exact, strict=True):
+        assert relative_error(one, expected) < 2 * relative_error(other, expected) + 1e-6
+
+
+def test_exponentials_leave_the_range_as_in_pytorch(monkeypatch):
+    fm = feature_map("positive", 1, 2, projection=torch.tensor([[100.0], [-120.0]]))
+    x, y = torch.zeros(2, 1, requires_grad=True), torch.tensor([[1.0], [-1.0], [0.8], [0.0]])
+    found = fm.token_scores(x, y)
+    monkeypatch.setenv("FOVEATE_NUMBA", "0")
+    assert_close(found, fm.token_scores(x, y), rtol=1e-5, atol=0)
+    assert torch.equal(found.isinf(), torch.tensor([True, True, False, False]))
+
+
+def test_second_derivatives_and_batched_gradients(monkeypatch):
+    fm = feature_map("trig", 3, 8)
+    x, y = drawn(2, 5, 3), drawn(2, 4, 3, seed=1)
+
+    def derivatives() -> list[Tensor]:
+        scores = fm.token_scores(x, y)
+        first = torch.autograd.grad(scores.sum(), (x, y), create_graph=True)
+        second = torch.autograd.grad(sum(g.square().sum() for g in first), (x, y))
+        every = torch.eye(8).reshape(8, 2, 4)
+        rows = torch.autograd.grad(fm.token_scores(x, y), (x, y), every, is_grads_batched=True)
+        return [*second, *rows]
+
+    found = derivatives()
+    monkeypatch.setenv("FOVEATE_NUMBA", "0")
+    agree(found, derivatives())
+
+
+def test_queries_or_keys_alone_need_gradients():
+    fm = feature_map("angular_hybrid", 3, 4)
+    x, y = drawn(5, 3), drawn(4, 3, seed=1)
+    of_x, of_y = torch.autograd.grad(fm.token_scores(x, y).sum(), (x, y))
+    assert_close(torch.autograd.grad(fm.token_scores(x, y.detach()).sum(), x)[0], of_x)
+    assert_close(torch.autograd.grad(fm.token_scores(x.detach(), y).sum(), y)[0], of_y)
+
+
+def test_threads_do_not_change_a_bit(monkeypatch):
+    fm = feature_map("hyperbolic", 3, 8, heads=2)
+    x, y = drawn(5, 2, 20, 3), drawn(5, 2, 20, 3, seed=1)
+    weights = tokens(5, 2, 20, seed=2)
+    expected = results(fm, x, y, weights)
+    monkeypatch.setattr(compiled, "_WORTH_THREADS", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    for one, other in zip(results(fm, x, y, weights), expected, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_without_gradients_results_stay_the_same_to_the_bit(monkeypatch):
+    fm = feature_map("positive", 4, 16)
+    x, y = drawn(7, 4), drawn(6, 4, seed=1)
+    with torch.no_grad():
+        found = fm.token_scores(x, y)
+    monkeypatch.setenv("FOVEATE_NUMBA", "0")
+    assert torch.equal(found, fm.token_scores(x, y).detach())
+
+
+def test_plain_pytorch_does_what_the_kernels_cannot():
+    x, y = drawn(7, 4), drawn(6, 4, seed=1)
+    fm = feature_map("positive", 4, 8)
+    assert is_compiled(fm.token_scores(x, y))
+    assert not is_compiled(feature_map("relu", 4, 8).token_scores(x, y)), "another function"
+    assert not is_compiled(Tempered(4, 8).token_scores(x, y)), "a subclass"
+    assert not is_compiled(feature_map("positive", 64, 8).token_scores(drawn(7, 64), drawn(6, 64)))
+    wide = feature_map("positive", 4, 8, dtype=torch.float64)
+    assert not is_compiled(wide.token_scores(x.double(), y.double())), "float64"
+    with watched():
+        assert not is_compiled(fm.token_scores(x, y)), "FLOPs are counted"
+    assert fm.omega is not None
+    fm.omega.requires_grad_()
+    assert not is_compiled(fm.token_scores(x, y)), "random vectors are learned"
+
+
+def test_plain_pytorch_runs_where_numba_is_missing(monkeypatch):
+    fm = feature_map("positive", 4, 8)
+    x, y = drawn(7, 4), drawn(6, 4, seed=1)
+    compiled._kernels.cache_clear()
+    with monkeypatch.context() as hidden:
+        hidden.setitem(sys.modules, "numba", None)
+        assert not is_compiled(fm.token_scores(x, y))
+    compiled._kernels.cache_clear()
+    assert is_compiled(fm.token_scores(x, y))
