@@ -5,7 +5,7 @@ later key, however large, changes no earlier output by a bit. With forgetting, k
 d_{j+1} ... d_i at query i (`attention.decays`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -69,10 +69,14 @@ def causal_blocks(
     signed: bool,
     state: LinearAttentionState | None = None,
     decays: Iterable[Tensor] | None = None,
+    *,
+    at_once: bool = False,
 ) -> tuple[Tensor, LinearAttentionState]:
     """Return the outputs (..., L, dv) of all chunks in order and the final state.
 
     Args:
+        at_once: whether blocks (N, C, .) are divided into chunks that are processed together,
+            without decays and gradients.
         state: the state of earlier tokens, or None if there are none.
         decays: (..., C, 1) for each chunk, the factor from 0 to 1 by which each token multiplies
             the earlier sums.
@@ -84,7 +88,7 @@ def causal_blocks(
             with component(SCORE), full_precision(v):
                 start = empty_state(phi_k.mantissa, v) if state is None else state
                 return _all_chunks(start, phi_q, log_floor, (phi_k, log_scale, v), signed)
-    outputs = []
+    outputs: list[Tensor] = []
     sums = earlier = None
     factors = iter(decays) if decays is not None else None
     for (phi_q, log_floor), (phi_k, log_scale, v) in zip(queries, keys, strict=True):
@@ -94,6 +98,10 @@ def causal_blocks(
                 sums = LongSum(
                     empty_state(phi_k.mantissa, v) if state is None else state, own=empty
                 )
+            if at_once:
+                given = (phi_q, log_floor), (phi_k, log_scale, v)
+                outputs += [_chunks(sums, *given, signed, part) for part in _evenly(v.shape[-2])]
+                continue
             state = sums.total
             decay = None if factors is None else Decays.of(next(factors))
             if decay is not None:
@@ -110,6 +118,38 @@ def causal_blocks(
             sums.absorb(phi_k, log_scale, v, signed, gates, end)
     assert sums is not None
     return joined(outputs, -2), sums.total
+
+
+SHORT_CHUNK = 32
+"""Chunk length where chunks are processed together."""
+
+
+def _evenly(length: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the start, the number and the length of chunks of a block; the rest is one chunk."""
+    whole = length - length % SHORT_CHUNK
+    if whole:
+        yield 0, whole // SHORT_CHUNK, SHORT_CHUNK
+    if whole < length:
+        yield whole, 1, length - whole
+
+
+def _chunks(
+    sums: LongSum, queries: QueryBlock, keys: KeyBlock, signed: bool, part: tuple[int, int, int]
+) -> Tensor:
+    """Return the outputs of `part` of a block and add its keys to the sums, with few operations for
+    any number of chunks."""
+    start, count, size = part
+
+    def chunks(tokens: Tensor) -> Tensor:
+        return tokens.narrow(1, start, count * size).unflatten(1, (count, size))
+
+    (phi_q, log_floor), (phi_k, log_scale, v) = queries, keys
+    phi_q, phi_k = phi_q.changed(chunks), phi_k.changed(chunks)
+    log_scale, v = chunks(log_scale), chunks(v)
+    read = sums.absorb_chunks(phi_q.mantissa, phi_k.mantissa, log_scale, v, signed)
+    weights = _weights(read[1], log_scale, v.new_ones(size, size).tril())
+    floors = None if log_floor is None else chunks(log_floor)
+    return _chunk(read[1], phi_q, floors, (phi_k, weights, v), signed, None, read[0]).flatten(1, 2)
 
 
 def _all_chunks(
@@ -172,14 +212,20 @@ def _chunk(
     keys: tuple[Features, Weights, Tensor],
     signed: bool,
     decay: Decays | None,
+    products: Tensor | None = None,
 ) -> Tensor:
-    """Return the outputs (..., C, dv) of one chunk."""
+    """Return the outputs (..., C, dv) of one chunk. `products` are those of the queries with the
+    values of the state, if these are known."""
     phi_k, (tokens, kept, reference), v = keys
     unit = key_unit(v.dtype, signed)
     shared = phi_k.mantissa if signed else times(phi_k, unit)
-    weights, values, normaliser = rows_times_each(
-        queries, shared.mT, state.values, state.normaliser.mT
-    )
+    if products is None:
+        weights, values, normaliser = rows_times_each(
+            queries, shared.mT, state.values, state.normaliser.mT
+        )
+    else:
+        weights, normaliser = rows_times_each(queries, shared.mT, state.normaliser.mT)
+        values = products
     weights, seen = times(tokens, weights), tokens.mantissa
     values, normaliser = times(kept, values), times(kept, normaliser)
     if decay is not None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from attention.onednn import matmul
 from attention.tracing import known
 
 
@@ -27,11 +28,11 @@ def largest_entry(rows: Tensor) -> Tensor:
 
 def product(rows: Tensor, matrix: Tensor) -> Tensor:
     """rows @ matrix. Products with columns are several times slower than products with rows."""
-    return (matrix.mT @ rows.mT).mT if matrix.shape[-1] == 1 else rows @ matrix
+    return (matrix.mT @ rows.mT).mT if matrix.shape[-1] == 1 else matmul(rows, matrix)
 
 
 SHORT = 2048
-"""Number of terms from which on a product is summed in blocks: rounding errors of one sum grow with
+"""Number of terms above which a product is summed in blocks: rounding errors of one sum grow with
 the number of its terms."""
 LONGEST_SUM = 256
 """Number of terms of a block."""
@@ -41,8 +42,8 @@ def transposed_product(rows: Tensor, weights: Tensor) -> Tensor:
     """rows^T @ weights, as `product`. Long sums are added in blocks, whose sums are added by the
     pairwise summation of `torch.sum`."""
     length = rows.shape[-2]
-    if not isinstance(length, int) or length < SHORT:
-        return (weights.mT @ rows).mT if weights.shape[-1] == 1 else rows.mT @ weights
+    if not isinstance(length, int) or length <= SHORT:
+        return (weights.mT @ rows).mT if weights.shape[-1] == 1 else matmul(rows.mT, weights)
     whole = length - length % LONGEST_SUM
     blocks = (t[..., :whole, :].unflatten(-2, (-1, LONGEST_SUM)) for t in (rows, weights))
     total = transposed_product(*blocks).sum(-3)

@@ -13,6 +13,7 @@ from torch import Tensor
 from attention.decays import LARGEST, Decays, Factor
 from attention.denominators import bounded, divide, raised, rounding_floor
 from attention.norms import lengths
+from attention.onednn import matmul
 from attention.precision import lowest, working_dtype
 from attention.products import (
     Features,
@@ -30,6 +31,10 @@ from attention.running import running_max
 
 BLOCKS = 128
 """Number of blocks of keys that are added to one sum."""
+TOGETHER = 16
+"""Number of chunks whose sums are in memory at once."""
+TOKENS = 64
+"""Number of keys of a block, of which `absorb_chunks` adds several at once."""
 
 
 class LinearAttentionState(NamedTuple):
@@ -169,8 +174,7 @@ class LongSum:
     ) -> None:
         """Add a block; arguments as in `absorb`."""
         if self._blocks == BLOCKS:
-            self._earlier, self._blocks, self._own = self.total, 0, True
-            self._recent = empty_state(keys.mantissa, v)
+            self._begin(self.total)
         if self._earlier is not None and factor is not None:
             self._earlier = forgotten(self._earlier, factor)
         self._recent = absorb(
@@ -178,6 +182,73 @@ class LongSum:
         )
         self._own = True
         self._blocks += 1
+
+    def absorb_chunks(
+        self, queries: Tensor, keys: Tensor, log_scale: Tensor, v: Tensor, signed: bool
+    ) -> tuple[Tensor, LinearAttentionState]:
+        """Read the sums before each of T chunks of N sequences and add its keys, without gradients.
+
+        Features of queries and keys (N, T, C, F), log-scales (N, T, C, 1), values (N, T, C, dv) ->
+        products (N, T, C, dv) of the queries with the sums of values before their chunk, in units
+        of the returned states before all chunks, entries (N, T, ., .), which have no values.
+        """
+        if self._blocks >= BLOCKS:
+            self._begin(self.total)
+        state, count = self._recent, v.shape[1]
+        latest = running_max(log_scale.amax(-2, keepdim=True), 1)
+        ends = torch.maximum(latest, state.log_scale.unsqueeze(1))
+        scales = torch.cat((state.log_scale.unsqueeze(1), ends), 1)
+        starts = scales[:, :-1]
+        weight = (log_scale - ends).exp() * key_unit(v.dtype, signed)
+        values = state.values if self._own else state.values.clone()
+        products, weighted = torch.empty_like(v), v * weight
+        of_sequences = queries, keys.mT, weighted, (starts - ends).exp(), products, values
+        # The sums before some chunks, which fit the cache: their own sums, to which those of
+        # earlier ones are added.
+        room = values.new_empty(min(TOGETHER, count) + 1, *values.shape[1:])
+        for *of_chunks, total in zip(*of_sequences, strict=True):
+            parts = zip(*(t.split(TOGETHER) for t in of_chunks), strict=True)
+            for phi_q, phi_k, given, kept, out in parts:
+                sums = room[: len(out) + 1].unbind(0)
+                sums[0].copy_(total)
+                torch.bmm(phi_k, given, out=room[1 : len(sums)])
+                for past, now, factor in zip(sums, sums[1:], kept.unbind(0), strict=False):
+                    now.addcmul_(past, factor)
+                torch.bmm(phi_q, room[: len(out)], out=out)
+                total.copy_(sums[-1])
+        # The other sums are small: products with the factors between the ends of any two chunks.
+        factors = (scales.flatten(1).unsqueeze(1) - scales.flatten(1).unsqueeze(2)).clamp_max_(0)
+        factors = factors.exp_().tril_()
+
+        def summed(first: Tensor, others: Tensor) -> Tensor:
+            return (factors @ torch.cat((first, others.flatten(2)), 1)).unsqueeze(-2)
+
+        normaliser = summed(state.normaliser, weight.mT @ keys)
+        mass = state.mass.unsqueeze(1).expand(-1, count + 1, 1, 1)
+        largest_value = state.largest_value.unsqueeze(1).expand(-1, count + 1, 1, 1)
+        if signed:
+            mass = summed(state.mass, (lengths(keys) * weight).sum(-2, keepdim=True))
+            largest = largest_entry(v).amax(-2, keepdim=True)
+            largest_value = running_max(torch.cat((largest_value[:, :1], largest), 1), 1)
+        small = normaliser, mass, largest_value, scales
+        self._recent = LinearAttentionState(values, *(entry[:, -1] for entry in small))
+        self._own = True
+        self._blocks += max(1, log_scale.shape[1:3].numel() // TOKENS)
+        nothing = values[:, None, :0]
+        before = LinearAttentionState(nothing, *(entry[:, :-1] for entry in small))
+        if self._earlier is None:
+            return products, before
+        share = (self._earlier.log_scale.unsqueeze(1) - starts).exp()
+        products += matmul(queries.flatten(1, 2), self._earlier.values).view_as(v) * share
+        earlier = self._earlier._replace(values=nothing[:, 0])
+        earlier = LinearAttentionState(*(entry.unsqueeze(1) for entry in earlier))
+        return products, added(earlier, before)
+
+    def _begin(self, total: LinearAttentionState) -> None:
+        """Start another sum for recent blocks, in the same units."""
+        self._earlier, self._blocks, self._own = total, 0, True
+        empty = LinearAttentionState(*map(torch.zeros_like, total))
+        self._recent = empty._replace(log_scale=total.log_scale)
 
     @property
     def total(self) -> LinearAttentionState:

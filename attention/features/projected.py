@@ -12,6 +12,7 @@ from attention.features.base import FeatureMap, ScaledFeatures
 from attention.features.vectors import check_named, coupling_name, redraw_vectors
 from attention.joining import joined
 from attention.norms import half_squares
+from attention.onednn import matmul
 from attention.options import check_dtype, check_seed
 from attention.precision import full_precision
 from attention.projections import resolve_projection
@@ -167,7 +168,7 @@ class ProjectedFeatures(FeatureMap):
         dtype."""
         with component(PROJECTION), full_precision(u):
             weight, bias = self.affine(omega)
-            projections = u @ weight.mT
+            projections = matmul(u, weight.mT)
             if bias is not None:
                 projections = projections + bias
             half_square = half_squares(u)

@@ -38,9 +38,10 @@ from attention.hybrid.coefficient import ProjectedCoefficient
 from attention.hybrid.factored import Factors, factored_attention
 from attention.hybrid.outer import outer_attention
 from attention.norms import column_sums, half_squares
+from attention.onednn import matmul
 from attention.options import check_count, check_generator, check_two_of
 from attention.precision import full_precision
-from attention.streaming import Prepared
+from attention.streaming import Prepared, of_sequences, some_at_once
 from attention.tracing import may_write
 
 
@@ -179,6 +180,11 @@ class BipolarHybrid(FeatureMap):
 
     def bidirectional(self, tokens: Prepared) -> Tensor:
         """Like `FeatureMap.bidirectional`, without outer products for values with dv < T."""
+        if some_at_once(self, tokens):
+            return of_sequences(self, tokens, self._bidirectional)
+        return self._bidirectional(tokens)
+
+    def _bidirectional(self, tokens: Prepared) -> Tensor:
         if tokens.values.shape[-1] < sum(self._widths):
             return factored_attention(partial(self._factors, dim=-1), self.coefficients, tokens)
         return outer_attention(partial(self._factors, dim=-2), self.coefficients, tokens)
@@ -279,11 +285,11 @@ class BipolarHybrid(FeatureMap):
             weight, bias = self._affine(u.dtype)
             half_square = half_squares(u)
             if dim == -2:
-                projections = weight @ u.mT
+                projections = matmul(weight, u.mT)
                 bias = None if bias is None else bias.unsqueeze(-1)
                 half_square = half_square.mT
             else:
-                projections = u @ weight.mT
+                projections = matmul(u, weight.mT)
                 bias = bias if bias is None or self.heads is None else bias.unsqueeze(-2)
             return projections if bias is None else projections + bias, half_square
 

@@ -8,6 +8,7 @@ block has long rows, and f, r and per-token numbers are contiguous. Denominators
 outer products: denominators are (R + 1) x T matrices, and |r (x) f| = |r| |f|.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from attention.denominators import bounded, divide, raised, rounding_floor
 from attention.hybrid.factored import Factors
 from attention.joining import Rows
 from attention.norms import root
+from attention.onednn import matmul
 from attention.precision import full_precision, lowest
 from attention.streaming import Prepared, rows_at_once
 from attention.tracing import known_now, may_write
@@ -104,17 +106,19 @@ class _Outer:
     def add(self, total: Tensor | None, product: Tensor, values: Tensor) -> Tensor:
         """Compute total + product @ values, in place if the memory of total may be reused."""
         if total is None:
-            return product @ values
-        added = product @ values
+            return matmul(product, values)
+        added = matmul(product, values)
         alike = total.shape == added.shape
         return total.add_(added) if alike and may_write(total, product, values) else total + added
 
     def _room(self, left: Tensor, right: Tensor) -> Tensor:
-        shape = torch.broadcast_shapes(left.shape, right.shape)
-        room = self._memory
-        if room is None or room.shape[:-1] != shape[:-1] or room.shape[-1] < shape[-1]:
-            room = self._memory = left.new_empty(shape)
-        return room[..., : shape[-1]]
+        """Return memory for left * right, contiguous for a block of any length."""
+        shape = (*right.shape[:-3], left.shape[-3], *right.shape[-2:])
+        if left.shape[:-3] != right.shape[:-3]:
+            shape = torch.broadcast_shapes(left.shape, right.shape)
+        if self._memory is None or self._memory.numel() < math.prod(shape):
+            self._memory = left.new_empty(math.prod(shape))
+        return self._memory[: math.prod(shape)].view(shape)
 
 
 def _absorbed(
@@ -160,5 +164,5 @@ def _read(queries: Factors, sums: _Sums, log_bound: Tensor, outer: _Outer) -> It
     floor = rounding_floor(size, sums.mass)
     denominator = raised(denominator, log_bound.mT - log_scale, sums.log_scale, floor).mT
     for part, product in outer.blocks(rho, features):
-        ratio = divide(product.mT @ sums.values, denominator[..., part, :], signed=True)
+        ratio = divide(matmul(product.mT, sums.values), denominator[..., part, :], signed=True)
         yield bounded(ratio, sums.largest_value)

@@ -8,10 +8,12 @@ from torch import Tensor
 from torch.testing import assert_close
 
 import attention
+import attention.decoding
 import attention.linear
-from attention import ExactSoftmax, attention_matrix, feature_map, linear_attention, streaming
+from attention import ExactSoftmax, attention_matrix, feature_map, linear_attention, streaming, sums
 from attention.causal import CHUNK
 from attention.matrix import kernel_estimates
+from attention.onednn import matmul
 from tests.attention.cases import doubles, features, rejects, tokens
 
 
@@ -312,3 +314,72 @@ def test_traces_hold_for_other_tokens(name, causal, monkeypatch):
         traced = torch.jit.trace(run, growing.flip(0))
         for other in (growing, growing.flip(0)):
             assert_close(traced(other), run(other))
+
+
+def _strided(rows: int, columns: int) -> dict[str, Tensor]:
+    """Matrices of float32 in several layouts."""
+    draw = features(rows, 2, columns, seed=rows + columns, dtype=torch.float32) - 0.5
+    plain = draw[:, 0].contiguous()
+    return {"rows": plain, "columns": plain.mT.contiguous().mT, "every other": draw[:, 0]}
+
+
+@pytest.mark.parametrize("sizes", [(130, 300, 64), (64, 40, 900), (64, 600, 64)])
+@pytest.mark.parametrize("left", ["rows", "columns", "every other"])
+@pytest.mark.parametrize("right", ["rows", "columns", "every other"])
+def test_large_products_of_any_layout(sizes, left, right):
+    """Also of several matrices, and where the number of columns is that of rows."""
+    m, k, n = sizes
+    a, b = _strided(m, k)[left], _strided(k, n)[right]
+    with torch.no_grad():
+        assert_close(matmul(a, b), (a.double() @ b.double()).float(), rtol=1e-5, atol=1e-5)
+        several = matmul(torch.stack((a, 2 * a)).unsqueeze(1), b.expand(2, 3, k, n))
+    assert several.shape == (2, 3, m, n)
+    assert_close(several[1, 2], 2 * (a @ b), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["positive", "trig", "angular_hybrid", "elu"])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("block", [1, 2**11])
+def test_long_sequences_are_attended_alike(name, masked, block, monkeypatch):
+    """Some sequences at a time, without gradients, against all at once; and in two parts."""
+    fm = feature_map(name, DIM, 8, dtype=torch.float64)
+    x, y, v = doubles(3, BATCH, HEADS, 201, DIM, seed=1)
+    mask = features(BATCH, 1, 201, seed=2) > 0.3 if masked else None
+    expected = [fm.attend(x, y, v, causal=causal, key_mask=mask) for causal in (False, True)]
+    monkeypatch.setattr(streaming, "LONG", 1)
+    monkeypatch.setattr(streaming, "CPU_BLOCK", block)
+    monkeypatch.setattr(sums, "BLOCKS", 2)
+    called = []
+    absorb = sums.LongSum.absorb_chunks
+    monkeypatch.setattr(
+        sums.LongSum, "absorb_chunks", lambda *given: called.append(1) or absorb(*given)
+    )
+    with torch.no_grad():
+        for causal in (False, True):
+            output = fm.attend(x, y, v, causal=causal, key_mask=mask)
+            assert_close(output, expected[causal], rtol=1e-9, atol=1e-9)
+        assert called
+        state = attention.decoding.initial_decoding_state(
+            fm, (BATCH, HEADS), DIM, dtype=torch.float64
+        )
+        parts = []
+        for part in (slice(0, 75), slice(75, 201)):
+            given = (t[..., part, :] for t in (x, y, v))
+            hidden = None if mask is None else mask[..., part]
+            output, state = attention.decoding.prefill(fm, *given, state, hidden)
+            parts.append(output)
+    assert_close(torch.cat(parts, -2), expected[1], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("place", [1, 31, 32, 150])
+def test_a_huge_later_key_changes_no_earlier_bit_of_a_long_sequence(place, monkeypatch):
+    monkeypatch.setattr(streaming, "LONG", 1)
+    fm = feature_map("positive", 2, 8)
+    x, y, v = features(3, 1, 170, 2, seed=1, dtype=torch.float32)
+    with torch.no_grad():
+        before = fm.attend(x, y, v, causal=True)
+        y[:, place] = 40.0
+        after = fm.attend(x, y, v, causal=True)
+    assert torch.equal(before[:, :place], after[:, :place])
+    assert not torch.equal(before[:, place:], after[:, place:])
+    assert after.isfinite().all()
