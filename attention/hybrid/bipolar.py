@@ -41,7 +41,7 @@ from attention.norms import column_sums, half_squares
 from attention.onednn import matmul
 from attention.options import check_count, check_generator, check_two_of
 from attention.precision import full_precision
-from attention.streaming import Prepared, of_sequences, some_at_once
+from attention.streaming import Prepared
 from attention.tracing import may_write
 
 
@@ -180,11 +180,6 @@ class BipolarHybrid(FeatureMap):
 
     def bidirectional(self, tokens: Prepared) -> Tensor:
         """Like `FeatureMap.bidirectional`, without outer products for values with dv < T."""
-        if some_at_once(self, tokens):
-            return of_sequences(self, tokens, self._bidirectional)
-        return self._bidirectional(tokens)
-
-    def _bidirectional(self, tokens: Prepared) -> Tensor:
         if tokens.values.shape[-1] < sum(self._widths):
             return factored_attention(partial(self._factors, dim=-1), self.coefficients, tokens)
         return outer_attention(partial(self._factors, dim=-2), self.coefficients, tokens)

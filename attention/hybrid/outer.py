@@ -17,11 +17,11 @@ from torch import Tensor
 
 from attention.causal import slices
 from attention.components import SCORE, component
-from attention.denominators import bounded, divide, raised, rounding_floor
+from attention.denominators import bounded, divide, is_zero, raised, rounding_floor
 from attention.hybrid.factored import Factors
 from attention.joining import Rows
 from attention.norms import root
-from attention.onednn import matmul
+from attention.onednn import LEAST, matmul
 from attention.precision import full_precision, lowest
 from attention.streaming import Prepared, rows_at_once
 from attention.tracing import known_now, may_write
@@ -57,7 +57,7 @@ def outer_attention(
     weights = coefficients.to(values.dtype).mT
     rank, count = weights.shape[-2:]
     outer = _Outer(rank * count, tokens.y)
-    few = _PASSES * (rank + count)
+    few = (rank + count) // 2
     sums = None
     for y, v, visible in tokens.keys(rows_at_once(few, tokens.y)):
         keys = factors(y)
@@ -80,8 +80,8 @@ def outer_attention(
     return outputs.whole()
 
 
-_PASSES = 3
-"""Number of copies of f and r that are in memory at once."""
+BLOCK = 2**18
+"""Number of entries of a block of one sequence: 1 MiB in float32."""
 
 
 class _Outer:
@@ -102,6 +102,50 @@ class _Outer:
             else:
                 product = left * right
             yield part, product.flatten(-3, -2)
+
+    def one_by_one(self, rho: Tensor, features: Tensor, others: Tensor) -> bool:
+        """Whether products with (..., n, dv) are formed for one sequence after the other: blocks
+        are longer then."""
+        leading, length = rho.shape[:-2], rho.shape[-1]
+        count = rho.shape[-2] * features.shape[-2]
+        return (
+            may_write(rho, features, others)
+            and features.shape[:-2] == leading == others.shape[:-2]
+            and length * count * others.shape[-1] >= LEAST
+            and rho.device.type == "cpu"
+            and not torch.jit.is_tracing()
+        )
+
+    def absorb(self, total: Tensor | None, rho: Tensor, features: Tensor, v: Tensor) -> Tensor:
+        """Return total + (r (x) f) v, possibly in place: (..., (R + 1) T, dv)."""
+        count = rho.shape[-2] * features.shape[-2]
+        sums = v.new_zeros(*v.shape[:-2], count, v.shape[-1]) if total is None else total
+        each = self._each(rho, features), v.flatten(0, -3), sums.flatten(0, -3)
+        for one, values, room in zip(*each, strict=True):
+            for part, product in one:
+                room += matmul(product, values[part])
+        return sums
+
+    def read(self, rho: Tensor, features: Tensor, sums: _Sums, denominator: Tensor) -> Tensor:
+        """Return what `_read` does, of all tokens: (..., L, dv)."""
+        values, largest = sums.values, sums.largest_value.expand(*denominator.shape[:-2], 1, 1)
+        read = values.new_empty(*denominator.shape[:-1], values.shape[-1])
+        denominator = denominator.masked_fill(is_zero(denominator, True), torch.inf)
+        each = (t.flatten(0, -3) for t in (values, read, denominator, largest))
+        for one, total, out, below, most in zip(self._each(rho, features), *each, strict=True):
+            for part, product in one:
+                # The division follows, as it is slow on transposed rows.
+                room = out[part].copy_(matmul(product.mT, total)).div_(below[part])
+                bounded(room, most)
+        return read
+
+    def _each(self, rho: Tensor, features: Tensor) -> Iterator[Iterator[tuple[slice, Tensor]]]:
+        """Yield the blocks of each sequence."""
+        length = rho.shape[-1]
+        count = -(-length * rho.shape[-2] * features.shape[-2] // BLOCK)
+        self._rows = -(-length // count)
+        for r, f in zip(rho.flatten(0, -3), features.flatten(0, -3), strict=True):
+            yield self.blocks(r, f)
 
     def add(self, total: Tensor | None, product: Tensor, values: Tensor) -> Tensor:
         """Compute total + product @ values, in place if the memory of total may be reused."""
@@ -135,8 +179,11 @@ def _absorbed(
     normaliser = rho @ features.mT
     largest = values.abs().amax((-2, -1), keepdim=True)
     total = None if sums is None else sums.values
-    for part, product in outer.blocks(rho, features):
-        total = outer.add(total, product, values[..., part, :])
+    if outer.one_by_one(rho, features, values):
+        total = outer.absorb(total, rho, features, values)
+    else:
+        for part, product in outer.blocks(rho, features):
+            total = outer.add(total, product, values[..., part, :])
     assert total is not None
     if sums is None:
         return _Sums(total, normaliser, mass, largest, reference)
@@ -163,6 +210,9 @@ def _read(queries: Factors, sums: _Sums, log_bound: Tensor, outer: _Outer) -> It
     size = root(features.square().sum(-2, keepdim=True) * rho.square().sum(-2, keepdim=True))
     floor = rounding_floor(size, sums.mass)
     denominator = raised(denominator, log_bound.mT - log_scale, sums.log_scale, floor).mT
+    if outer.one_by_one(rho, features, sums.values):
+        yield outer.read(rho, features, sums, denominator)
+        return
     for part, product in outer.blocks(rho, features):
         ratio = divide(matmul(product.mT, sums.values), denominator[..., part, :], signed=True)
         yield bounded(ratio, sums.largest_value)

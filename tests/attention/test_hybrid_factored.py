@@ -92,3 +92,19 @@ def test_denominators_below_their_floor_are_raised():
     output = features.attend(x, y, v)
     assert bool(output.isfinite().all())
     assert float(output.abs().max()) <= float(v.abs().max())
+
+
+@pytest.mark.parametrize(("masked", "case"), pairwise([False, True], MAPS))
+def test_long_sequences_one_after_the_other(case, masked, monkeypatch):
+    """Outer products of one sequence at a time, in blocks, against those of all."""
+    name, options = case
+    features = feature_map(name, 16, 8, dtype=torch.float64, **options)
+    mask = hidden_keys() if masked else None
+    inputs = tokens(values=LONG)
+    with torch.no_grad():
+        monkeypatch.setattr(outer, "LEAST", 2**40)
+        expected = features.attend(*inputs, key_mask=mask)
+        monkeypatch.setattr(outer, "LEAST", 1)
+        for block in (2**12, 2**30):
+            monkeypatch.setattr(outer, "BLOCK", block)
+            assert_close(features.attend(*inputs, key_mask=mask), expected, rtol=1e-9, atol=1e-9)
