@@ -6,6 +6,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -13,7 +14,7 @@ import yaml
 from tests.helpers import checkpoints, metrics, refused, same_results, train
 from tests.training.background import start, wait_for
 from training import es, evaluate
-from training.algorithms.es import ESProgress, EvolutionStrategies
+from training.algorithms.es import ESProgress, EvolutionStrategies, parameter_columns
 from training.algorithms.es_config import load_config
 from training.collect.seeds import EVALUATION_SEEDS_FROM
 from training.io import checkpoint
@@ -137,6 +138,34 @@ def test_sampled_actions_resume_bit_for_bit_and_are_evaluated_when_asked(tmp_pat
     assert [one["reward"] for one in drawn["records"]] != [one["reward"] for one in best["records"]]
 
 
+CART = {
+    "env_id": "tests.training.two_terms:Cart-v0", "env": {}, "curriculum": [], "credit": "terms",
+    "policy": {"hidden": [], "bins": [5, 0], "init_output": 0.0},
+}  # fmt: skip
+
+
+def test_parameters_are_judged_by_the_terms_of_their_number(job, tmp_path):
+    """Returns are sums of each number's terms, discounted, and a run resumes bit for bit."""
+    returns = []
+    for gammas in (None, [1.0, 0.5], [0.0, 0.0]):
+        config = load_config(job(**CART, gammas=gammas), [])
+        with closing(EvolutionStrategies(config)) as search:
+            assert parameter_columns(search.policy).bincount().tolist() == [25, 5]  # 4 and a bias
+            outcomes = search.collect(search.tasks([]))
+            returns.append(torch.tensor(np.stack([one.returns for one in outcomes])))
+    whole, halved, first = returns
+    rewards = torch.tensor([one.episode.reward for one in outcomes])
+    assert torch.allclose(whole.sum(1).float(), rewards)
+    assert torch.equal(halved[:, 0], whole[:, 0])
+    assert (whole < halved).tolist() == [[False, True]] * len(whole)  # terms are negative
+    assert (halved < first).all()
+    whole = train(es, job(**CART), tmp_path / "whole")
+    run = train(es, job(**CART), tmp_path / "run", "--set", "iterations=2")
+    assert es.main(["--resume", str(run), "--set", "iterations=4"]) == 0
+    same_results(whole, run)
+    assert "0.center" in checkpoint.load(checkpoint.resolve(run)).search
+
+
 MISTAKES = [
     ({"popsize": 5}, "popsize must be even with searcher.name = pgpe"),
     ({"popzise": 4}, "unknown key popzise; the keys known there are advance_at"),
@@ -155,6 +184,16 @@ MISTAKES += [
     (
         {"env_id": "Pendulum-v1", "env": {}, "curriculum": [], "sample_actions": True},
         "sample_actions must be false for Pendulum-v1: the policy's actions are numbers",
+    ),
+    ({"gammas": [0.5]}, "gammas need credit: terms, got [0.5] with shared"),
+    (CART | {"gammas": [0.5]}, "a discount for each of the action's 2 numbers, got 1"),
+    (
+        CART | {"env_id": "Pendulum-v1", "policy": {}},
+        "credit must be shared for Pendulum-v1, which declares no reward_terms, got terms",
+    ),
+    (
+        STONES | {"credit": "terms"},
+        "a controller whose last layer is not that of the action's numbers, got terms with Vote",
     ),
     (STONES | {"env": {"gap_m": [0.1, 0.9]}}, "gap_m must be [low, high]"),
     (STONES | {"env": {"gap": 0.1}}, "unknown key env.gap; the keys known there are"),

@@ -154,6 +154,23 @@ def test_equal_returns_leave_the_searcher_as_it_is(config):
         assert torch.equal(tensor, before[name]), name
 
 
+def test_groups_of_parameters_have_their_own_returns(config):
+    """Only the group whose returns differ moves, and a loaded state continues alike."""
+    groups = torch.arange(DIM) % 2
+    start = torch.zeros(DIM)
+    searcher = searchers.build(config, start, 8, groups)
+    for iteration in range(3):
+        population = searcher.ask(iteration)
+        own = population[:, groups == 1].sum(1)
+        searcher.tell(population, torch.stack((torch.ones(8), own, -own), 1))
+    assert torch.equal(searcher.center[groups == 0], start[groups == 0].double())
+    assert searcher.center[groups == 1].sum() > 0.1
+    again = searchers.build(config, torch.ones(DIM), 8, groups)
+    again.load_state(*searcher.state())
+    assert torch.equal(again.ask(7), searcher.ask(7))
+    assert again.sigma == searcher.sigma
+
+
 def test_ranks_share_ties():
     ranks = searchers.centered_ranks(torch.tensor([3.0, 1.0, 3.0, 7.0]))
     assert ranks.tolist() == pytest.approx([0, -0.5, 0, 0.5])

@@ -10,12 +10,15 @@ import numpy as np
 import torch
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
+from torch import Tensor, nn
 
 import envs
+from policies.common.base_policy import SeeingPolicy
 from policies.common.feature_maps import map_state
 from policies.common.heads import ChoiceHead
 from policies.common.sampling import Sampled
 from training.algorithms import searchers
+from training.algorithms.credit import Credit, declared_credit
 from training.algorithms.es_config import MOST_FOR_FULL_COVARIANCE, AutoConfig, ESConfig
 from training.algorithms.feature_maps import OBSERVATIONS, evenly, is_due, sound
 from training.algorithms.workers import (
@@ -64,6 +67,34 @@ class ESSaved(Saved):
     search: dict[str, Finite]
 
 
+def parameter_columns(policy: SeeingPolicy) -> Tensor:
+    """The return that judges each searched parameter, (parameters,): the column of the policy's
+    samples (choices, then numbers) that a row of the controller's last layer belongs to, or, for
+    all other parameters, the number of columns.
+
+    Raises:
+        UserError: for a controller without such a layer.
+    """
+    output = getattr(policy.controller, "output", None)
+    decision = policy.head(torch.zeros(1, policy.head.size))
+    widths = [*(one.shape[-1] for one in decision.choices()), *(1,) * decision.means().shape[-1]]
+    if not isinstance(output, nn.Linear) or output.out_features != sum(widths):
+        raise UserError(
+            "credit must be shared with a controller whose last layer is not that of the action's "
+            f"numbers, got terms with {type(policy.controller).__name__}"
+        )
+    columns = torch.repeat_interleave(torch.arange(len(widths)), torch.tensor(widths))
+    found = []
+    for parameter in policy.parameters():
+        if parameter is output.weight:
+            found.append(columns.repeat_interleave(parameter.shape[1]))
+        elif parameter is output.bias:
+            found.append(columns)
+        elif parameter.requires_grad:
+            found.append(torch.full((parameter.numel(),), len(widths)))
+    return torch.cat(found)
+
+
 _SEARCH, _CENTER, _POPULATION, _FIRST_PAIR = 0, 1, 2, 3
 
 
@@ -87,11 +118,17 @@ class EvolutionStrategies(Algorithm[ESConfig]):
                 f"popsize = {config.popsize} candidates of the policy's {len(parameters)} "
                 f"parameters are {numbers} numbers, but the limit is {_MOST_POPULATION}"
             )
+        self._credit: Credit | None = None
+        groups = None
+        if config.credit == "terms":
+            self._credit = declared_credit(self.env, config.env_id, config.gammas)
+            groups = parameter_columns(self.policy)
+        self._most = len(parameters) if groups is None else int(groups.bincount().max())
         try:
             chosen = config.searcher
             if isinstance(chosen, AutoConfig):
-                chosen = chosen.choice(len(parameters), config.sample_actions)
-            self.searcher = searchers.build(chosen, parameters, config.popsize)
+                chosen = chosen.choice(self._most, config.sample_actions)
+            self.searcher = searchers.build(chosen, parameters, config.popsize, groups)
         except ValueError as error:
             raise UserError(str(error)) from None
         if config.sample_actions:
@@ -123,7 +160,7 @@ class EvolutionStrategies(Algorithm[ESConfig]):
         count, config = len(self.searcher.center), self.config.searcher
         if not isinstance(config, AutoConfig):
             return f"{count} parameters, {config.name}"
-        chosen = config.choice(count, self.config.sample_actions)
+        chosen = config.choice(self._most, self.config.sample_actions)
         kind = "a diagonal" if chosen.separable else "a full"
         return (
             f"{count} parameters, cmaes with {kind} covariance, sigma {chosen.sigma} "
@@ -142,7 +179,14 @@ class EvolutionStrategies(Algorithm[ESConfig]):
         return [policy, *others]
 
     def make_worker(self) -> Any:
-        return partial(EpisodeWorker, self.policy.state_dict(), *self.settings)
+        gammas = None
+        if self._credit is not None:
+            judged, given = self.policy.head.judged, self.config.gammas
+            gammas = np.ones(len(judged)) if given is None else np.array(given)[list(judged)]
+        return partial(
+            EpisodeWorker, self.policy.state_dict(), *self.settings,
+            credit=self._credit, gammas=gammas,
+        )  # fmt: skip
 
     def tasks(self, outcomes: Sequence[Outcome]) -> list[Task]:
         """The centre's episodes, then every candidate's, terrain by terrain."""
@@ -176,7 +220,13 @@ class EvolutionStrategies(Algorithm[ESConfig]):
         candidates = [outcome.episode for outcome in outcomes[config.center_terrains :]]
         rewards = np.array([e.reward for e in candidates]).reshape(config.popsize, -1)
         returns = torch.from_numpy(rewards.mean(1))
-        self.searcher.tell(self._population, returns)
+        judged = returns
+        if self._credit is not None:
+            own: Any = np.array([one.returns for one in outcomes[config.center_terrains :]])
+            judged = torch.from_numpy(own.reshape(config.popsize, -1, own.shape[-1]).mean(1))
+            shared = judged.sum(1, keepdim=True)
+            judged = torch.cat((judged, shared), 1)  # the last judges layers before the last
+        self.searcher.tell(self._population, judged)
         total = self.policy.normaliser.statistics
         for outcome in outcomes:
             total = total.merge(outcome.statistics)

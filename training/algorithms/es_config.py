@@ -1,6 +1,6 @@
 """The configuration of evolution strategies: `ESConfig`, and that of each searcher."""
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -99,6 +99,13 @@ class ESConfig(JobConfig):
     """Whether each categorical choice is drawn by its probability, so that a sparse reward is found
     by chance; otherwise the most probable one is taken, as evaluations do that are not given
     --sample-actions. Only for actions with choices."""
+    credit: Literal["shared", "terms"] = "shared"
+    """Returns that parameters are judged by: the whole reward's for all (shared), or for those that
+    one number of the action depends on, in the controller's last layer, that of the terms that the
+    environment's `reward_terms` declare for it, with a separate search distribution; layers before
+    it by the sum of these."""
+    gammas: tuple[Annotated[float, Field(ge=0, le=1)], ...] | None = None
+    """Discount a step of each number of the action, with credit: terms; null: none."""
     ray_address: str | None = None
     """Address of the Ray cluster that runs the episodes ("auto", "host:6379"), which must require a
     token; null: this machine."""
@@ -130,6 +137,8 @@ class ESConfig(JobConfig):
                 "common_terrains = pair needs a searcher that draws pairs (pgpe, ars), "
                 f"got searcher.name = {self.searcher.name}"
             )
+        if self.gammas is not None and self.credit == "shared":
+            raise ValueError(f"gammas need credit: terms, got {list(self.gammas)} with shared")
         if self.popsize * self.terrains > _MOST_EPISODES:
             raise ValueError(
                 f"popsize times terrains, the episodes of an iteration, must be at most "

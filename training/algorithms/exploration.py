@@ -4,22 +4,19 @@ Categorical choices are sampled by their logits, and numbers have independent Ga
 sample is a row of choices, then numbers, before any bound.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-import envs
 from policies.common.heads import Decision
 from policies.common.observation import copied
 from policies.common.sampling import draw, take
+from training.algorithms.credit import Credit, Recorded
 from training.algorithms.workers import EpisodeTask, PolicyWorker
-from training.collect.checked import TERMS, EnvironmentFault
 from training.collect.episode import Episode
 
 _LOG_TWO_PI = float(np.log(2 * np.pi))
@@ -122,37 +119,6 @@ class _Trying:
         self.seen.append(copied(observation))
 
 
-class _Ending(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Records the outcome of the last step, and the rewards of the episode."""
-
-    rewards: list[float]
-    terms: list[Mapping[str, float]]
-
-    def reset(self, **options: Any) -> Any:
-        self.rewards, self.terms = [], []
-        return self.env.reset(**options)
-
-    def step(self, action: Any) -> Any:
-        following = self.env.step(action)
-        self.observation, self.terminated = following[0], bool(following[2])
-        self.rewards.append(float(following[1]))
-        self.terms.append(following[4].get(TERMS, {}))
-        return following
-
-    def judged(self, credit: Mapping[str, Sequence[int]], numbers: Sequence[int]) -> Any:
-        """Rewards (steps, numbers) by the terms that each number is credited with."""
-        found = np.zeros((len(self.terms), len(numbers)))
-        for name, own in credit.items():
-            if any(name not in terms for terms in self.terms):
-                raise EnvironmentFault(
-                    f"info[{TERMS!r}] of {envs.name_of(self.env)} must hold {name}, which "
-                    f"{TERMS} declares, at every step, got {', '.join(self.terms[-1]) or 'none'}"
-                )
-            values = np.array([float(terms[name]) for terms in self.terms])
-            found += values[:, None] * [number in own for number in numbers]
-        return found
-
-
 class Explorer(PolicyWorker):
     """Runs episodes with and without exploration.
 
@@ -163,11 +129,9 @@ class Explorer(PolicyWorker):
             are judged by the reward.
     """
 
-    def __init__(
-        self, temperature: float, *others: Any, credit: Mapping[str, Sequence[int]] | None = None
-    ) -> None:
+    def __init__(self, temperature: float, *others: Any, credit: Credit | None = None) -> None:
         super().__init__(*others)
-        self._env: Any = _Ending(self._env)
+        self._env: Any = Recorded(self._env)
         self._temperature, self._credit = temperature, credit
 
     def run(self, task: Task) -> Rollout:

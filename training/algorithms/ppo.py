@@ -27,6 +27,7 @@ from policies import RunningStatistics
 from policies.common.base_policy import SeeingPolicy
 from policies.common.observation import parts_of
 from policies.common.recurrent_state import RecurrentState
+from training.algorithms.credit import Credit, declared_credit, discounted
 from training.algorithms.exploration import (
     Explorer,
     Rollout,
@@ -37,7 +38,6 @@ from training.algorithms.exploration import (
 from training.algorithms.feature_maps import OBSERVATIONS, evenly, is_due, sound
 from training.algorithms.mirroring import Mirroring
 from training.algorithms.ppo_config import PPOConfig, critic_settings
-from training.collect.checked import TERMS
 from training.collect.outcomes import episode_columns, episode_values
 from training.command.errors import NotFiniteError
 from training.io import checkpoint
@@ -120,7 +120,9 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
                 f"steps, got {getattr(config.policy, 'controller', None)}; training.es takes it"
             )
         judged = actor.head.judged
-        self._credit = _credit(config, env)
+        self._credit: Credit | None = None
+        if config.credit == "terms":
+            self._credit = declared_credit(env, config.env_id, config.gammas)
         value = spaces.Box(-np.inf, np.inf, (len(self._gammas),), np.float32)
         with checkpoint.fitting(f"cannot build the critic for {config.env_id}"):
             self.critic: SeeingPolicy = policies.build(
@@ -360,44 +362,6 @@ def _flat(part: gymnasium.Space[Any]) -> spaces.Box:
     whole = np.iinfo(dtype) if dtype.kind in "iu" else None
     low, high = (-np.inf, np.inf) if whole is None else (whole.min, whole.max)
     return spaces.Box(low, high, (math.prod(part.shape or ()),), dtype.type)
-
-
-def discounted(rewards: NDArray[np.float64], gamma: Any) -> NDArray[np.float64]:
-    """Discounted sums of the rewards (steps, ...) from each step on."""
-    total, found = 0.0, np.empty_like(rewards)
-    for i in reversed(range(len(rewards))):
-        total = rewards[i] + gamma * total
-        found[i] = total
-    return found
-
-
-def _credit(config: PPOConfig, env: gymnasium.Env) -> Any:
-    """The numbers of the action that each term of the reward credits; None: all of them.
-
-    Raises:
-        UserError: for an environment that declares no such terms, or settings that do not fit its
-        numbers.
-    """
-    if config.credit == "shared":
-        return None
-    declared = env.get_wrapper_attr(TERMS) if env.has_wrapper_attr(TERMS) else None
-    if not declared:
-        raise UserError(
-            f"credit must be shared for {config.env_id}, which declares no {TERMS}, got terms"
-        )
-    size = math.prod(env.action_space.shape or ())
-    credited = {number for own in declared.values() for number in own}
-    if credited != set(range(size)):
-        raise UserError(
-            f"{TERMS} of {config.env_id} must credit each of the action's {size} numbers, counted "
-            f"from 0, got {', '.join(map(str, sorted(credited))) or 'none'}"
-        )
-    if config.gammas is not None and len(config.gammas) != size:
-        raise UserError(
-            f"gammas must have a discount for each of the action's {size} numbers, got "
-            f"{len(config.gammas)}"
-        )
-    return {name: tuple(own) for name, own in declared.items()}
 
 
 def _buffer(

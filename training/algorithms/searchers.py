@@ -5,7 +5,7 @@ searcher's state and the seed, so a run resumes exactly without saving a random 
 """
 
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from training.algorithms.es_config import (
     SearcherConfig,
 )
 
+T = TypeVar("T")
 _MOST_CHANGE = 0.2
 """Share by which PGPE changes a standard deviation at most in an update."""
 
@@ -53,14 +54,87 @@ class Searcher:
         raise NotImplementedError
 
 
-def build(config: SearcherConfig, center: Tensor, popsize: int) -> Searcher:
-    """The searcher of a configuration, started at `center` (parameters,)."""
+def build(
+    config: SearcherConfig, center: Tensor, popsize: int, groups: Tensor | None = None
+) -> Searcher:
+    """The searcher of a configuration, started at `center` (parameters,); `Separate` with
+    `groups`."""
     center = center.detach().to("cpu", torch.float64).clone()
+    if groups is not None:
+        return Separate(config, center, popsize, groups)
     if isinstance(config, AutoConfig):
         config = config.choice(len(center))
     kinds: dict[str, Any] = {"cmaes": CMAES, "pgpe": PGPE, "ars": ARS}
     searcher: Searcher = kinds[config.name](config, center, popsize)
     return searcher
+
+
+class Separate(Searcher):
+    """A search distribution for each group of parameters, which have separate returns.
+
+    Args:
+        config: the configuration of each.
+        center: (parameters,).
+        popsize: number of candidates.
+        groups: (parameters,), the column of the returns that judges each parameter, from 0.
+    """
+
+    def __init__(
+        self, config: SearcherConfig, center: Tensor, popsize: int, groups: Tensor
+    ) -> None:
+        self._places = [torch.nonzero(groups == k)[:, 0] for k in range(int(groups.max()) + 1)]
+        self._each = [build(config, center[places], popsize) for places in self._places]
+        self.antithetic = self._each[0].antithetic
+
+    @property
+    def center(self) -> Tensor:  # type: ignore[override]
+        return self._joined([one.center for one in self._each])
+
+    @property
+    def sigma(self) -> float:  # type: ignore[override]
+        squares = [len(p) * o.sigma**2 for p, o in zip(self._places, self._each, strict=True)]
+        return math.sqrt(sum(squares) / sum(map(len, self._places)))
+
+    def _joined(self, parts: list[Tensor]) -> Tensor:
+        """(..., parameters) of the groups' parts."""
+        found = parts[0].new_empty((*parts[0].shape[:-1], sum(map(len, self._places))))
+        for places, part in zip(self._places, parts, strict=True):
+            found[..., places] = part
+        return found
+
+    def ask(self, seed: int) -> Tensor:
+        generator = torch.Generator().manual_seed(seed)
+        seeds = torch.randint(2**62, (len(self._each),), generator=generator).tolist()
+        return self._joined([o.ask(s) for o, s in zip(self._each, seeds, strict=True)])
+
+    def tell(self, population: Tensor, returns: Tensor) -> None:
+        """Update from the population and its returns (popsize, groups or more)."""
+        for places, one, own in zip(self._places, self._each, returns.T, strict=False):
+            one.tell(population[:, places], own)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, float]]:
+        states = [one.state() for one in self._each]
+        return (
+            {
+                f"{k}.{name}": t
+                for k, (tensors, _) in enumerate(states)
+                for name, t in tensors.items()
+            },
+            {
+                f"{k}.{name}": n
+                for k, (_, numbers) in enumerate(states)
+                for name, n in numbers.items()
+            },
+        )
+
+    def load_state(self, tensors: dict[str, Tensor], numbers: dict[str, float]) -> None:
+        for k, one in enumerate(self._each):
+            one.load_state(_of_group(tensors, k), _of_group(numbers, k))
+
+
+def _of_group(parts: dict[str, T], k: int) -> dict[str, T]:
+    start = f"{k}."
+    return {n.removeprefix(start): part for n, part in parts.items() if n.startswith(start)}
 
 
 def centered_ranks(returns: Tensor) -> Tensor:

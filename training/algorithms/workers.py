@@ -17,6 +17,7 @@ from torch import Tensor, nn
 import policies
 from policies.common.observation import copied
 from policies.common.sampling import Sampled
+from training.algorithms.credit import Credit, Recorded, discounted
 from training.algorithms.feature_maps import evenly
 from training.collect.environments import make_env
 from training.collect.episode import Episode, Policy, run_episode
@@ -59,6 +60,8 @@ class Outcome:
 
     episode: Episode
     statistics: policies.RunningStatistics
+    returns: NDArray[np.float64] | None = None
+    """With credit: terms, the discounted sum of each number's terms of the reward, (numbers,)."""
     observations: list[dict[str, np.ndarray]] = dataclasses.field(default_factory=list)
     """Observations of the episode, at most `Task.kept`, spread evenly over it, by the names of
     their parts."""
@@ -118,10 +121,19 @@ class EpisodeWorker(PolicyWorker):
     Args:
         state: the policy's `state_dict`: random projections and all else that is not searched.
         others: of `PolicyWorker`.
+        credit: the numbers of the action that each term of the reward credits; None: candidates are
+            judged by the reward.
+        gammas: discounts a step, one for each of the head's columns (`Head.judged`).
     """
 
-    def __init__(self, state: dict[str, Tensor], *others: Any) -> None:
+    def __init__(
+        self, state: dict[str, Tensor], *others: Any,
+        credit: Credit | None = None, gammas: NDArray[np.float64] | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(*others)
+        self._credit, self._gammas = credit, gammas
+        if credit is not None:
+            self._env: Any = Recorded(self._env)
         self._policy.load_state_dict(state)
         self._sampled: Sampled | None = None
 
@@ -144,7 +156,13 @@ class EpisodeWorker(PolicyWorker):
         empty = policies.RunningStatistics.empty(len(measured[0]))
         statistics = empty.update(np.stack(measured))
         kept = [seen[i] for i in evenly(len(seen), task.kept)]
-        return Outcome(episode, statistics, kept)
+        return Outcome(episode, statistics, self._returns(), kept)
+
+    def _returns(self) -> NDArray[np.float64] | None:
+        if self._credit is None:
+            return None
+        rewards = self._env.judged(self._credit, self._policy.head.judged)
+        return discounted(rewards, self._gammas)[0]
 
     def _player(self, task: Task) -> Policy:
         """The policy itself, or with sampled actions."""
