@@ -20,7 +20,7 @@ from benchmarks.timed_cases import EXACT, FAVOR, HYBRID, MAPS
 from experiments import figure
 from experiments.figure import Arguments, Lines
 from experiments.timing import Checkout
-from training.analysis.agents import positive
+from training.analysis.arguments import positive
 from training.io.config import UserError
 
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)

@@ -20,7 +20,7 @@ import policies
 from experiments import figure
 from experiments.figure import Arguments
 from experiments.timing import in_turn
-from training.analysis.agents import EVALUATION_SEED, positive
+from training.analysis.arguments import EVALUATION_SEED, positive
 from training.analysis.step_cost import ATTENTION, count
 from training.collect.environments import make_env
 from training.io.config import UserError

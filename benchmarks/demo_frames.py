@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from experiments import figure
 from experiments.figure import Arguments
-from training.analysis.agents import positive
+from training.analysis.arguments import positive
 from training.demonstrations.format import ArraySpec, EpisodeWriter, Recording, write_master
 from training.demonstrations.reader import DemoReader
 

@@ -22,7 +22,7 @@ import numpy as np
 from experiments import figure
 from experiments.figure import Arguments
 from training import es
-from training.analysis.agents import positive
+from training.analysis.arguments import positive
 from training.collect import pool as pools
 from training.io.metrics import read_metrics
 

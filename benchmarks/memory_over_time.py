@@ -23,7 +23,8 @@ from policies.common.compiled import AFTER
 from policies.place_memory.config import PlaceMemoryConfig
 from training import bc
 from training.algorithms.bc_config import BCConfig
-from training.analysis.agents import positive, scripted_policy
+from training.analysis.agents import scripted_policy
+from training.analysis.arguments import positive
 from training.analysis.step_cost import ATTENTION, count, thread_ms
 from training.collect.environments import make_env
 from training.collect.episode import run_episode

@@ -30,7 +30,7 @@ from envs.stepping_stones.stance_mpc import StanceMpc
 from experiments import figure
 from experiments.figure import Arguments, Lines
 from experiments.timing import Parts, clocked, spent_ms
-from training.analysis.agents import EVALUATION_SEED, positive
+from training.analysis.arguments import EVALUATION_SEED, positive
 
 PARTS: Parts = {
     "physics": ((Laikago, "advance"),),

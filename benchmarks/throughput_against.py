@@ -14,7 +14,7 @@ from typing import Any
 from experiments import figure
 from experiments.figure import Lines
 from experiments.timing import Checkout
-from training.analysis.agents import positive
+from training.analysis.arguments import positive
 from training.io.config import UserError
 
 HERE = Path(__file__).resolve().parents[1]

@@ -34,7 +34,8 @@ from deploy.contract_file import MODELS, OUTSIDE
 from deploy.weights import WEIGHTS
 from foveate_extras import require
 from policies.common.settings import Repair
-from training.analysis.agents import EVALUATION_SEED, Agent, admitted, find_agents, positive
+from training.analysis.agents import Agent, find_agents
+from training.analysis.arguments import EVALUATION_SEED, admitted, positive
 from training.collect.environments import step_s
 from training.collect.episode import PolicyError
 from training.command.files import made_and_locked, reason, write_atomically

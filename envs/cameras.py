@@ -26,7 +26,7 @@ _BEHIND_M = 1e-3  # points nearer to the camera plane have no projection
 
 @dataclass(
     frozen=True,
-    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+    config=ConfigDict(extra="forbid", allow_inf_nan=False),
 )
 class CameraConfig:
     """One depth camera, fixed to the robot's base (x forward, y left, z up)."""

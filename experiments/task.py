@@ -10,7 +10,7 @@ from pydantic import ConfigDict
 from training.compare.measures import Measure
 
 __all__ = ["STRICT", "Learning", "Measure", "Task"]
-STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 """pydantic configuration of settings."""
 
 

@@ -5,6 +5,7 @@ import os
 import pkgutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -39,15 +40,25 @@ def test_the_name_is_light_and_leads_to_the_same_objects(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("command", ["es", "bc", "ppo"])
-def test_help_is_shown_without_pytorch(tmp_path, command):
+COMMANDS = ("es", "bc", "ppo", "demos", "lerobot", "rollout", "evaluate", "flops", "plots", "study",
+            "search", "sight")  # fmt: skip
+
+
+def test_help_is_shown_without_pytorch(tmp_path):
+    """By every command that `pyproject.toml` installs, but that of export."""
     program = f"""
-import contextlib, sys, training.{command}
-with contextlib.suppress(SystemExit):
-    training.{command}.main(["--help"])
-assert "torch" not in sys.modules
+import contextlib, importlib, sys
+for command in {COMMANDS}:
+    module = importlib.import_module("training." + command)
+    with contextlib.suppress(SystemExit):
+        module.main(["--help"])
+    assert "torch" not in sys.modules, command
 """
-    assert run(["-c", program], tmp_path).stderr == ""
+    done = run(["-c", program], tmp_path)
+    assert done.stderr == ""
+    assert done.stdout.count("usage: ") == len(COMMANDS)
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"].values()
+    assert {*scripts} == {*(f"training.{one}:main" for one in COMMANDS), "deploy.export:main"}
 
 
 @pytest.mark.filterwarnings("ignore:builtin type:DeprecationWarning")  # of Box2D, when imported

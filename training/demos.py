@@ -19,17 +19,20 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from collections.abc import Sequence
 from pathlib import Path
 
-from training.algorithms.implicit_bc import cloning_command
 from training.command.errors import command_line
 from training.command.signals import exit_status, interrupted_status
-from training.demonstrations.recorder import record_all, verify
-from training.demonstrations.request import parser, plan
-from training.demonstrations.summary import PICTURE
+from training.demonstrations.arguments import parser
 
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run it. Raises UserError."""
     arguments = parser().parse_args(argv)
+    # Late, as these load PyTorch: --help is quick without.
+    from training.algorithms.implicit_bc import cloning_command
+    from training.demonstrations.recorder import record_all, verify
+    from training.demonstrations.request import plan
+    from training.demonstrations.summary import PICTURE
+
     if arguments.verify is not None:
         verify(Path(arguments.verify), arguments.workers)
         return 0

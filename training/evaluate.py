@@ -18,27 +18,25 @@ import itertools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from envs import Outcome
-from training.analysis.agents import SCRIPTED, Agent, add_arguments, agents_of
-from training.analysis.evaluator import PARETO, RESULTS, claim, evaluate, is_free, write_entries
-from training.analysis.floors import compared, floors_of
+from training.analysis.arguments import SCRIPTED, add_arguments
 from training.collect.outcomes import outcomes_of
-from training.command.files import reason
+from training.command.files import EVALUATION, PARETO, reason
 from training.command.signals import exit_status
-from training.io import checkpoint
 from training.io.config import ArgumentParser, UserError
 from training.io.fingerprint import differences
 from training.reports.plots import plot_pareto
+
+if TYPE_CHECKING:
+    from training.analysis.agents import Agent
 
 FOLDER = "evaluation"
 """Folder of a run directory that receives its evaluations; the second is `evaluation-2`."""
 
 
-def _outcomes(agents: Sequence[Agent]) -> list[Outcome]:
+def _outcomes(agents: Sequence["Agent"]) -> list[Outcome]:
     """The outcomes of the policies' tasks that have a column, all but events."""
     found = [one for agent in agents for one in outcomes_of(agent.task) if one.kind != "event"]
     return list({outcome.name: outcome for outcome in found}.values())
@@ -77,9 +75,11 @@ def _mean(entry: dict[str, Any], mean_name: str, name: str, decimals: int) -> st
     return mean if error is None else f"{mean} +- {error:.{decimals}f}"
 
 
-def _folder(runs: Sequence[str], agents: Sequence[Agent], seeds: Sequence[int]) -> Path | None:
+def _folder(runs: Sequence[str], agents: Sequence["Agent"], seeds: Sequence[int]) -> Path | None:
     """Default of --out: a new folder in the first run directory that is named, itself or by a
     checkpoint; None if there is no writable one."""
+    from training.analysis.evaluator import is_free
+
     first = next(filter(None, map(_run_directory, runs)), None)
     if first is None:
         return None
@@ -91,13 +91,15 @@ def _folder(runs: Sequence[str], agents: Sequence[Agent], seeds: Sequence[int]) 
 
 
 def _run_directory(given: str) -> Path | None:
+    from training.io import checkpoint
+
     path = Path(given)
     if (path / checkpoint.CHECKPOINTS).is_dir():
         return path
     return path.parents[1] if path.parent.name == checkpoint.CHECKPOINTS else None
 
 
-def _note_differences(agents: Sequence[Agent]) -> None:
+def _note_differences(agents: Sequence["Agent"]) -> None:
     """Print a note if policies do not have the same task."""
     settings = [agent.env_settings for agent in agents]
     different = sorted({key for one in settings for key, *_ in differences(settings[0], one)})
@@ -115,8 +117,8 @@ def _parser() -> ArgumentParser:
     parser.add_argument("runs", nargs="*", metavar="RUN_OR_CHECKPOINT", help=text)
     add_arguments(parser, episodes=100, workers=True)
     text = (
-        f"write {RESULTS} and {PARETO} here (default: {FOLDER}, {FOLDER}-2, ... in the first run "
-        "directory named; without one nothing is written)"
+        f"write {EVALUATION} and {PARETO} here (default: {FOLDER}, {FOLDER}-2, ... in the first "
+        "run directory named; without one nothing is written)"
     )
     parser.add_argument("--out", metavar="DIR", help=text)
     text = (
@@ -131,6 +133,12 @@ def _parser() -> ArgumentParser:
 def run(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run it. Raises UserError."""
     arguments = _parser().parse_args(argv)
+    import torch  # and what loads it: --help is quick without
+
+    from training.analysis.agents import agents_of
+    from training.analysis.evaluator import claim
+    from training.analysis.floors import floors_of
+
     torch.set_num_threads(1)
     if not arguments.runs and not arguments.policy:
         raise UserError(f"give at least one RUN_OR_CHECKPOINT, or --policy {'|'.join(SCRIPTED)}")
@@ -148,12 +156,15 @@ def run(argv: Sequence[str] | None = None) -> int:
 def _evaluate_into(
     directory: Path | None,
     kept: list[dict[str, Any]],
-    agents: Sequence[Agent],
+    agents: Sequence["Agent"],
     seeds: Sequence[int],
     workers: int,
 ) -> None:
     """Print each policy's row as soon as it is measured, and write all rows so far; `kept` are
     those of an earlier process."""
+    from training.analysis.evaluator import evaluate, write_entries
+    from training.analysis.floors import compared
+
     outcomes = _outcomes(agents)
     print(_heading(outcomes))
     entries: list[dict[str, Any]] = []
@@ -167,12 +178,12 @@ def _evaluate_into(
                 write_entries(directory, entries)
             except OSError as error:
                 why = reason(error)
-                raise UserError(f"{directory / RESULTS} cannot be written: {why}") from None
+                raise UserError(f"{directory / EVALUATION} cannot be written: {why}") from None
     for sentence in compared(agents, entries):
         print(sentence)
     if directory:
         plot_pareto(entries, directory / PARETO)
-        print(f"wrote {directory / RESULTS} and {directory / PARETO}")
+        print(f"wrote {directory / EVALUATION} and {directory / PARETO}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

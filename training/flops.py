@@ -25,32 +25,22 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
-import torch
-from torch import nn
 
 import policies
 from training.algorithms.registry import load_any_config
 from training.algorithms.trainer import SHORTHANDS
-from training.analysis.agents import (
-    COMPONENTS,
-    EVALUATION_SEED,
-    KEY_VALUES,
-    check_device,
-    device_name,
-    positive,
-    trained_in,
-)
-from training.analysis.step_cost import comparison, measure_all, table
+from training.analysis.arguments import COMPONENTS, EVALUATION_SEED, KEY_VALUES, positive
 from training.collect.env_settings import requested
 from training.collect.environments import make_env
 from training.command.files import led_to, write_atomically
 from training.command.signals import exit_status
-from training.io import checkpoint
 from training.io.config import ArgumentParser, UserError, read_overrides
-from training.io.run_log import provenance
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def _parser() -> ArgumentParser:
@@ -89,7 +79,7 @@ class _Target:
     name: str
     env_id: str
     env_settings: dict[str, Any]
-    build: Callable[[gymnasium.Env], nn.Module]
+    build: Callable[[gymnasium.Env], "nn.Module"]
 
 
 def _targets_of(
@@ -109,6 +99,9 @@ def _targets_of(
     for option, used in (("--set", overrides), ("--vary", variants)):
         if used:
             raise UserError(f"{option} changes YAML configurations; {given} is a trained policy")
+    from training.analysis.agents import trained_in
+    from training.io import checkpoint
+
     file = checkpoint.resolve(given)
     trained = checkpoint.load(file).config
     return [
@@ -122,9 +115,11 @@ def _targets_of(
 
 
 def _configured(name: str, path: Path, overrides: list[str]) -> _Target:
+    from training.io import checkpoint
+
     config = load_any_config(path, overrides)
 
-    def build(env: gymnasium.Env) -> nn.Module:
+    def build(env: gymnasium.Env) -> "nn.Module":
         with checkpoint.fitting(f"{name}: its policy does not fit here"):
             return policies.build_for(config.policy, env, trusted=False)
 
@@ -191,6 +186,12 @@ def _prepare(target: _Target, device: str) -> tuple[Any, Any]:
 def run(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run it. Raises UserError."""
     arguments = _parser().parse_args(argv)
+    import torch  # and what loads it: --help is quick without
+
+    from training.analysis.agents import check_device, device_name
+    from training.analysis.step_cost import comparison, measure_all, table
+    from training.io.run_log import provenance
+
     torch.set_num_threads(1)
     check_device(arguments.device)
     by_label = _variants(arguments.vary, arguments.set)

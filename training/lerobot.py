@@ -20,10 +20,9 @@ from shutil import rmtree
 from typing import Any
 
 import gymnasium
-import torch
 
 import foveate_extras
-from training.analysis.agents import SCRIPTED, add_arguments, find_agents
+from training.analysis.arguments import SCRIPTED, add_arguments
 from training.collect.env_settings import ForeignId, foreign
 from training.collect.environments import make_env, step_s
 from training.collect.episode import Policy, run_episode
@@ -31,9 +30,6 @@ from training.command.errors import UserError
 from training.command.files import lock, writing
 from training.command.progress import ProgressBar
 from training.command.signals import exit_status
-from training.demonstrations.format import MASTER, observation_spec
-from training.demonstrations.lerobot_writer import DatasetWriter, action_spec
-from training.demonstrations.reader import master_of, read_demo, read_master
 from training.io.config import ArgumentParser, number
 
 
@@ -56,6 +52,10 @@ def _parser() -> ArgumentParser:
 def run(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run it. Raises UserError."""
     arguments = _parser().parse_args(argv)
+    import torch  # and what loads it: --help is quick without
+
+    from training.demonstrations.format import MASTER
+
     torch.set_num_threads(1)
     foveate_extras.require("training.lerobot", "lerobot", "pyarrow")
     if len(arguments.policy) + (arguments.source is not None) != 1:
@@ -99,6 +99,9 @@ def _rate(env: gymnasium.Env, given: float | None) -> float:
 
 def _demonstrations(arguments: Any, folder: Path) -> int:
     """Write all demonstrations of a directory; returns the number of frames."""
+    from training.demonstrations.lerobot_writer import DatasetWriter
+    from training.demonstrations.reader import master_of, read_demo, read_master
+
     path = master_of(Path(arguments.source))
     recording, numbers, masks = read_master(path)
     rate = arguments.fps
@@ -129,6 +132,10 @@ def _demonstrations(arguments: Any, folder: Path) -> int:
 
 def _episodes(arguments: Any, folder: Path) -> int:
     """Run and write the episodes of a policy; returns the number of frames."""
+    from training.analysis.agents import find_agents
+    from training.demonstrations.format import observation_spec
+    from training.demonstrations.lerobot_writer import DatasetWriter, action_spec
+
     files = [] if arguments.source is None else [arguments.source]
     (agent,) = find_agents(
         files, arguments.policy, arguments.env, arguments.set, repair=arguments.repair,

@@ -17,15 +17,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
 from envs.display import has_display
-from training.analysis.agents import add_arguments, find_agent
+from training.analysis.arguments import add_arguments
 from training.collect.episode import Episode, PolicyError, run_episode
 from training.collect.outcomes import means_described
 from training.command.signals import exit_status
 from training.io.config import ArgumentParser, UserError
-from training.video.rollout import roll
 from training.video.video import check_video_path
 
 __all__ = ["Episode", "PolicyError", "main", "run_episode"]
@@ -49,6 +46,11 @@ def _parser() -> ArgumentParser:
 def run(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run it. Raises UserError."""
     arguments = _parser().parse_args(argv)
+    import torch  # and what loads it: --help is quick without
+
+    from training.analysis.agents import find_agent
+    from training.video.rollout import roll
+
     torch.set_num_threads(1)
     if arguments.render and arguments.video:
         raise UserError("--render and --video cannot be combined: the window is not recorded")

@@ -20,15 +20,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import foveate_extras
 from training.algorithms.registry import load_any_config, trainer_of
-from training.analysis.agents import positive
+from training.analysis.arguments import positive
 from training.command.errors import command_line
 from training.command.files import made_and_locked
 from training.command.signals import exit_status, interrupted_status
-from training.compare.search import TABLE, Search, metric_of, read_space, table
 from training.io.config import ArgumentParser
 
 
@@ -82,6 +79,10 @@ def run(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run it. Raises UserError."""
     arguments = _parser().parse_args(argv)
     foveate_extras.require("training.search", "optuna")
+    import torch  # and what loads it: --help is quick without
+
+    from training.compare.search import TABLE, Search, metric_of, read_space, table
+
     torch.set_num_threads(1)
     space = read_space(arguments.search)
     config = load_any_config(arguments.config, arguments.set)

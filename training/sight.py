@@ -19,19 +19,30 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from training.analysis.agents import Agent, add_arguments, find_agent
-from training.analysis.evaluator import origin
-from training.analysis.replacements import INTERVENTIONS
+from training.analysis.arguments import INTERVENTIONS, add_arguments
 from training.command.errors import command_line
 from training.command.files import made_and_locked, write_atomically, write_json
 from training.command.signals import exit_status
-from training.interventions.report import Report, render
-from training.interventions.trial import EPISODES, SMALLEST_LOSS, sight, sight_of
+from training.interventions.report import EPISODES, SMALLEST_LOSS, Report, render
 from training.io.config import ArgumentParser, UserError
 
+if TYPE_CHECKING:
+    from training.analysis.agents import Agent
+    from training.interventions.trial import sight
+
 __all__ = ["Report", "main", "sight"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `sight`, which loads PyTorch, on first use."""
+    if name != "sight":
+        raise AttributeError(f"module 'training.sight' has no attribute {name!r}")
+    from training.interventions.trial import sight
+
+    return sight
+
 
 RESULTS, PAGE = "sight.json", "sight.html"
 
@@ -80,7 +91,9 @@ def _claimed(out: str) -> Iterator[Path]:
         yield directory
 
 
-def _write(directory: Path, found: Report, agent: Agent, words: Sequence[str]) -> None:
+def _write(directory: Path, found: Report, agent: "Agent", words: Sequence[str]) -> None:
+    from training.analysis.evaluator import origin
+
     facts = {
         **found.plain(),
         "env_settings": agent.env_settings,
@@ -97,6 +110,10 @@ def run(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run it. Raises UserError."""
     words = sys.argv[1:] if argv is None else argv
     arguments = _parser().parse_args(words)
+    # Late, as these load PyTorch: --help is quick without.
+    from training.analysis.agents import find_agent
+    from training.interventions.trial import sight_of
+
     agent = find_agent(arguments, recorded=True)
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)
     with nullcontext() if arguments.out is None else _claimed(arguments.out) as directory:

@@ -21,11 +21,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from training.command.signals import exit_status
 from training.compare.config import StudyConfig, load_config, study_file
-from training.compare.study import Study
 from training.io import config as configuration
 from training.io.config import ArgumentParser
 
@@ -74,6 +71,10 @@ def _parser() -> ArgumentParser:
 def run(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run it. Raises UserError."""
     arguments = _parser().parse_args(argv)
+    import torch  # and what loads it: --help is quick without
+
+    from training.compare.study import Study
+
     torch.set_num_threads(1)
     path = study_file(arguments.config)
     out = Path(arguments.out) if arguments.out else Path("studies") / path.stem

@@ -15,7 +15,7 @@ _LONGEST_TABLE_M = 20.0
 
 @dataclass(
     frozen=True,
-    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+    config=ConfigDict(extra="forbid", allow_inf_nan=False),
 )
 class SweepCameraConfig:
     """One colour camera, fixed beside or above the table; z is up in its image."""
@@ -49,7 +49,7 @@ class SweepCameraConfig:
 
 @dataclass(
     frozen=True,
-    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+    config=ConfigDict(extra="forbid", allow_inf_nan=False),
 )
 class BimanualSweepConfig:
     """Scene, tools, control and camera; lengths in metres, angles in radians.

@@ -8,7 +8,7 @@ from pydantic.dataclasses import dataclass
 
 @dataclass(
     frozen=True,
-    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+    config=ConfigDict(extra="forbid", allow_inf_nan=False),
 )
 class CarRacingConfig:
     """Action repeat, length, ending and distraction of CarRacingRepeat-v0."""

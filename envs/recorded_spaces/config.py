@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-_STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+_STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _TYPES = ("uint8", "int32", "int64", "float32", "float64")
 _MOST_NUMBERS = 2**25  # more than an image of 4K
 

@@ -38,7 +38,7 @@ def _check_range(
 
 @dataclass(
     frozen=True,
-    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+    config=ConfigDict(extra="forbid", allow_inf_nan=False),
 )
 class SteppingStonesConfig:
     """Terrain, sensing, action bounds, reward and ending of the stepping-stones task.

@@ -16,7 +16,7 @@ FIRST_M = 0.36
 
 @dataclass(
     frozen=True,
-    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+    config=ConfigDict(extra="forbid", allow_inf_nan=False),
 )
 class FeltGroundConfig:
     """A row of touching tiles. Half of their kinds, drawn in each episode, are false: on a trial

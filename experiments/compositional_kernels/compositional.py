@@ -42,7 +42,7 @@ from attention.compositional import (
 )
 from experiments import figure
 from experiments.figure import Arguments, Lines, Row, Rows
-from training.analysis.agents import positive
+from training.analysis.arguments import positive
 
 Floats = NDArray[np.float64]
 

@@ -24,7 +24,7 @@ from policies.place_memory.config import PlaceMemoryConfig
 from training.algorithms.bc_config import BCConfig
 from training.algorithms.dagger import fit, validate
 from training.algorithms.labelled_rollouts import Demonstrations, LabellingWorker, Task
-from training.analysis.agents import positive
+from training.analysis.arguments import positive
 from training.collect.seeds import VALIDATION_SEEDS_FROM
 from training.compare.config import load_config, study_file
 from training.compare.runs import load_jobs

@@ -17,7 +17,8 @@ from experiments import figure
 from experiments.figure import Arguments, Lines
 from policies import build_for
 from policies.place_memory.config import PlaceMemoryConfig
-from training.analysis.agents import EVALUATION_SEED, Agent, find_agents, positive
+from training.analysis.agents import Agent, find_agents
+from training.analysis.arguments import EVALUATION_SEED, positive
 from training.analysis.intervals import mean_interval, ratio_interval, share_interval
 from training.collect.episode import run_episode
 from training.io.config import UserError

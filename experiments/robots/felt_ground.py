@@ -33,7 +33,7 @@ from experiments.figure import Arguments, Lines, Row, Rows
 from policies.felt_ground.config import FeltGroundPolicyConfig
 from policies.felt_ground.memories import felt_memory
 from policies.felt_ground.memory_config import FeltMemoryConfig
-from training.analysis.agents import EVALUATION_SEED, positive
+from training.analysis.arguments import EVALUATION_SEED, positive
 from training.analysis.intervals import mean_interval, share_interval
 from training.collect.episode import run_episode
 from training.command.errors import did_you_mean

@@ -9,7 +9,8 @@ the pixels kept that it changed instead: the oracle, which needs no camera, make
 
 from experiments import figure
 from experiments.figure import Arguments
-from training.analysis.agents import positive, settings_given
+from training.analysis.agents import settings_given
+from training.analysis.arguments import positive
 from training.analysis.gaze import axes_ahead, distracted, gaze, oracle_views
 from training.io import checkpoint
 from training.io.config import UserError

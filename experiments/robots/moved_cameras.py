@@ -23,7 +23,8 @@ import numpy as np
 
 from experiments import figure
 from experiments.figure import Arguments
-from training.analysis.agents import EVALUATION_SEED, Agent, find_agents, positive
+from training.analysis.agents import Agent, find_agents
+from training.analysis.arguments import EVALUATION_SEED, positive
 from training.analysis.evaluator import play
 from training.collect import environments
 from training.command.errors import did_you_mean

@@ -25,7 +25,8 @@ from experiments import figure
 from experiments.figure import Arguments, Lines, Rows
 from training import es, ppo
 from training.algorithms import es_config
-from training.analysis.agents import EVALUATION_SEED, find_agents
+from training.analysis.agents import find_agents
+from training.analysis.arguments import EVALUATION_SEED
 from training.analysis.evaluator import evaluate
 from training.analysis.intervals import Interval, mean_interval, share_interval
 from training.command.files import CONFIG, read_bytes, write_atomically, writing

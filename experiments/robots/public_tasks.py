@@ -32,7 +32,8 @@ import yaml
 
 from experiments import figure
 from experiments.figure import Arguments, Lines
-from training.analysis.agents import EVALUATION_SEED, find_agents
+from training.analysis.agents import find_agents
+from training.analysis.arguments import EVALUATION_SEED
 from training.analysis.evaluator import evaluate
 from training.analysis.intervals import mean_interval
 from training.collect import env_settings

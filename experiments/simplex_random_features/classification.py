@@ -26,7 +26,7 @@ from experiments.data.uci import Split, load, split
 from experiments.figure import Arguments, Lines, Row
 from experiments.simplex_random_features import classification_published as published
 from experiments.simplex_random_features.kernel_regression import accuracies, exact_accuracy
-from training.analysis.agents import positive
+from training.analysis.arguments import positive
 from training.analysis.evaluator import standard_error
 from training.io.config import UserError
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from policies.common.geometry import Geometry
 
 
-@dataclass(frozen=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True))
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class CustomPolicyConfig:
     """A custom policy, see docs/guide/custom_policy.md."""
 

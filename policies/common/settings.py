@@ -75,7 +75,7 @@ Projection = Literal[
     "fast_simplex", "hadamard", "halton", "iid", "orthogonal", "simplex", "simplex_plus"
 ]
 """Names of `attention.available_projections()`."""
-CHECKED = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+CHECKED = ConfigDict(extra="forbid", allow_inf_nan=False)
 """Configuration of all settings: unknown keys and numbers that are not finite are errors."""
 
 

@@ -11,8 +11,8 @@ import pytest
 import configs
 from tests.helpers import refused
 from tests.training import walk_env
-from training import evaluate as evaluation
 from training.algorithms.bc_config import BC
+from training.analysis import evaluator
 from training.analysis.agents import find_agents
 from training.analysis.evaluator import evaluate, summarise
 from training.analysis.intervals import wilson_interval
@@ -128,7 +128,7 @@ def test_of_two_evaluations_into_one_directory_the_second_is_refused(tmp_path, c
     ],
 )
 def test_mistakes_are_found_before_anything_runs(arguments, message, capsys, monkeypatch):
-    monkeypatch.setattr(evaluation, "evaluate", lambda *_, **__: pytest.fail("it started"))
+    monkeypatch.setattr(evaluator, "evaluate", lambda *_, **__: pytest.fail("it started"))
     refused(capsys, main, arguments, message)
 
 
@@ -208,4 +208,4 @@ def test_settings_that_have_an_effect_or_change_nothing_are_taken():
 def test_an_evaluation_that_was_killed_before_its_first_entry_is_run_again(tmp_path):
     (tmp_path / "evaluation.json").write_text("[]")
     words = ["--policy", "random", "--env", "tests.training.walk_env:Walk-v0", "--episodes", "1"]
-    assert evaluation.main([*words, "--out", str(tmp_path)]) == 0
+    assert main([*words, "--out", str(tmp_path)]) == 0

@@ -5,7 +5,8 @@ import pytest
 
 from tests.training.test_es import ROOT
 from training import es, flops, rollout
-from training.analysis.agents import EVALUATION_SEED, find_agents
+from training.analysis.agents import find_agents
+from training.analysis.arguments import EVALUATION_SEED
 from training.analysis.evaluator import play
 from training.io import checkpoint
 from training.io.metrics import read_metrics

@@ -28,7 +28,7 @@ from training.io.overrides import Overrides, source
 
 T = TypeVar("T")
 
-STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 """Pydantic settings of all configurations."""
 
 

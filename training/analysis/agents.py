@@ -5,12 +5,9 @@ import copy
 import dataclasses
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import gymnasium
 import torch
@@ -20,6 +17,7 @@ from policies import compile_act
 from policies.common.sampling import Sampled
 from policies.common.scripted import Constant
 from policies.common.settings import Repair
+from training.analysis.arguments import EVALUATION_SEED, SCRIPTED, admitted
 from training.analysis.constant import action_of, best_constant
 from training.collect import environments
 from training.collect.callables import as_policy, import_object, is_import_path
@@ -27,14 +25,8 @@ from training.collect.checked import EnvironmentFault
 from training.collect.env_settings import requested
 from training.collect.environments import make_env
 from training.collect.episode import Policy
-from training.collect.seeds import EVALUATION_SEEDS_FROM
 from training.io import checkpoint, config
 from training.io.config import UserError
-
-SCRIPTED = ("oracle", "blind", "random", "constant")
-_MOST = 10**6
-EVALUATION_SEED = EVALUATION_SEEDS_FROM
-"""First of the seeds that no training uses."""
 
 
 @dataclass(frozen=True)
@@ -127,96 +119,6 @@ def scripted_policy(name: str, env: gymnasium.Env, seed: int) -> Policy:
     if not env.has_wrapper_attr("expert_action"):
         raise UserError(f"--policy {name}: environment {identity} has no scripted expert")
     return scripted.Oracle(env)
-
-
-def add_arguments(
-    parser: argparse.ArgumentParser, episodes: int, device: bool = True, workers: bool = False
-) -> None:
-    """The arguments shared by commands that run policies, except the positional one."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = environments.describe()
-    text = (
-        "scripted policy: oracle (uses the simulator's state), blind (no correction: every action "
-        "is 0), random (uniform in the action space) or constant (the best constant action, found "
-        "on separate scenes)"
-    )
-    parser.add_argument("--policy", action="append", default=[], choices=SCRIPTED, help=text)
-    text = f"Gymnasium id; default: the first run's, or else {environments.DEFAULT}"
-    parser.add_argument("--env", metavar="ID", help=text)
-    text = "setting of the environment, as in --set gap_m=[0.15,0.25] or --set balls=40"
-    parser.add_argument("--set", **KEY_VALUES, help=text)
-    text = (
-        "custom policy, controller, feature map, wrapper or registration that the policy's file "
-        "names; what is neither "
-        "named here nor an entry point of an installed package is not imported"
-    )
-    parser.add_argument("--custom", "--own", **COMPONENTS, help=text)
-    text = (
-        "run policies with another robot or other cameras than in training, although they do not "
-        "read their geometry"
-    )
-    parser.add_argument("--force", "--anyway", action="store_true", help=text)
-    text = (
-        "depth-image repair that replaces the policies' setting: none, holes (what returns nothing "
-        "is filled) or full (false returns too)"
-    )
-    parser.add_argument("--repair", choices=get_args(Repair), help=text)
-    text = (
-        "draw discrete actions by the policies' probabilities, with each episode's seed; default: "
-        "the most probable"
-    )
-    parser.add_argument("--sample-actions", action="store_true", help=text)
-    text = "episodes a policy (default %(default)s)"
-    parser.add_argument("--episodes", type=positive, default=episodes, help=text)
-    text = (
-        "episode i uses seed S + i, scene and noise both; training uses none from "
-        f"{EVALUATION_SEED} up (default %(default)s)"
-    )
-    parser.add_argument("--seed", type=_seed, default=EVALUATION_SEED, help=text)
-    if workers:
-        parser.add_argument("--workers", type=positive, default=1, help="processes (default 1)")
-    if device:
-        parser.add_argument("--device", default="cpu", help="PyTorch device of the policies")
-
-
-def admitted(name: str) -> str:
-    """Import a custom component by name, for argparse."""
-    from policies.common.plugins import admit_name  # imported late because --help does not need it
-
-    with suppress(Exception):  # the sentence comes from below
-        found = import_object(name) if ":" in name else import_module(name)
-        if isinstance(found, ModuleType) or issubclass(found, gymnasium.Wrapper):
-            return name
-    try:
-        admit_name(name, "--custom")
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return name
-
-
-KEY_VALUES: dict[str, Any] = {
-    "nargs": "+", "action": "extend", "default": [], "metavar": "KEY=VALUE",
-}  # fmt: skip
-"""argparse options of --set."""
-COMPONENTS: dict[str, Any] = {
-    "metavar": "MODULE:CLASS", "type": admitted, "action": "append", "default": [],
-}  # fmt: skip
-"""argparse options of --custom."""
-
-
-def positive(text: str) -> int:
-    """An integer of at least 1, for argparse."""
-    if not text.isdecimal() or int(text[:20]) < 1:
-        raise argparse.ArgumentTypeError(f"must be an integer of at least 1, got {text!r}")
-    if len(text) > 9 or int(text) > _MOST:
-        raise argparse.ArgumentTypeError(f"must be at most {_MOST}, got {text!r}")
-    return int(text)
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal() or len(text) > 10 or int(text) >= 2**32:
-        raise argparse.ArgumentTypeError(f"must be an integer from 0 to 2^32 - 1, got {text!r}")
-    return int(text)
 
 
 def trained_in(given: str, own_env: str, env_id: str | None) -> str:

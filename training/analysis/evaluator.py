@@ -23,14 +23,13 @@ from training.collect.environments import completed
 from training.collect.episode import Episode, Policy, finite_numbers, run_episode
 from training.collect.outcomes import mean_success, outcomes_of
 from training.collect.pool import Pool, WorkerDiedError, temporary_pool
-from training.command.files import made_and_locked, read_bytes, reason, write_json
+from training.command.files import EVALUATION as RESULTS
+from training.command.files import PARETO, made_and_locked, read_bytes, reason, write_json
 from training.command.progress import watched
 from training.io import run_log
 from training.io.config import UserError
 from training.io.fingerprint import differences, fingerprint, sha256_of
 from training.io.state_files import Count, Finite, State, check, plain_json
-
-RESULTS, PARETO = "evaluation.json", "pareto.png"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from policies.common.observation import flat, is_table, layout_of, parts_of
 from training.collect.episode import Policy
 
-INTERVENTIONS = ("swap", "freeze", "blank", "shuffle")
 Images = dict[str, NDArray[Any]]
 """Images of one observation by the names of its parts."""
 Substitute = Callable[[int, Images], Images]

@@ -18,6 +18,8 @@ from training.command.errors import UserError
 
 CONFIG, METRICS, PROVENANCE = "config.yaml", "metrics.csv", "provenance.json"
 """Files of a run directory."""
+EVALUATION, PARETO = "evaluation.json", "pareto.png"
+"""Files of a directory of evaluations."""
 MOST_BYTES = 2**26
 """Size limit of a file that is read whole; those that commands write are far smaller."""
 

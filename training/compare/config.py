@@ -25,7 +25,7 @@ T = TypeVar("T")
 _NAMES = {"variants": "arms", "leading_variants": "leading_arms"}
 """Keys that a file may use in place of the older names, which records keep."""
 Reference = Literal["oracle", "blind", "random", "constant"]
-_STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+_STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

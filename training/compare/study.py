@@ -21,8 +21,8 @@ from training.compare.page import pareto_picture, render
 from training.compare.record import Columns, check_record, pack, unpack
 from training.compare.results import read_results
 from training.compare.runs import TrainingJob, all_runs, check_demonstrations, check_policies
+from training.demonstrations.arguments import parser
 from training.demonstrations.recorder import record_all
-from training.demonstrations.request import parser
 from training.demonstrations.request import plan as plan_recording
 from training.io import config as configuration
 from training.io.config import UserError

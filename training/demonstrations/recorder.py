@@ -27,6 +27,7 @@ from training.collect.processes import ProcessPool
 from training.command.errors import UserError
 from training.command.files import CONFIG, made_and_locked, reason, write_json, writing
 from training.command.progress import ProgressBar
+from training.demonstrations.arguments import SEGMENT_STEPS
 from training.demonstrations.format import (
     EPISODES,
     MASTER,
@@ -40,8 +41,6 @@ from training.demonstrations.reader import DemoReader, read_demo, read_master, v
 from training.demonstrations.summary import PICTURE, SUMMARY, draw, summarise
 from training.io.checkpoint import CHECKPOINTS
 
-SEGMENT_STEPS = 10
-"""Steps that are disturbed, or left alone, together."""
 _DISTURBED_SHARE = 0.5  # of the segments, on average
 _NOISE_STREAM = 1
 _MASTER_EVERY_S = 60.0

@@ -33,6 +33,8 @@ from training.reports.html import (
 
 ALL = "all"
 """The name of all images together."""
+EPISODES, SMALLEST_LOSS = 20, 0.2
+"""Default number of scenes of a test, and default share of the gain whose loss matters."""
 DECIDING = ("swap", "freeze")
 """These show images that the policy could have observed; its actions on other images show no more
 than that it has never seen such."""

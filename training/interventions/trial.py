@@ -15,10 +15,10 @@ import torch
 import envs
 from envs.task import SUCCESS
 from policies.common.scripted import Constant
-from training.analysis.agents import EVALUATION_SEED, Agent
+from training.analysis.agents import Agent
+from training.analysis.arguments import EVALUATION_SEED, INTERVENTIONS
 from training.analysis.constant import action_of, best_constant
 from training.analysis.replacements import (
-    INTERVENTIONS,
     Altered,
     Images,
     Substitute,
@@ -32,11 +32,16 @@ from training.collect.episode import Episode, Policy, run_episode
 from training.collect.pool import WorkerDiedError, temporary_pool
 from training.command.errors import did_you_mean
 from training.command.progress import watched
-from training.interventions.report import ALL, Play, Report, Scene, report
+from training.interventions.report import (
+    ALL,
+    EPISODES,
+    SMALLEST_LOSS,
+    Play,
+    Report,
+    Scene,
+    report,
+)
 from training.io.config import UserError
-
-EPISODES, SMALLEST_LOSS = 20, 0.2
-"""Default number of scenes of a test, and default share of the gain whose loss matters."""
 
 
 @dataclass(frozen=True)
