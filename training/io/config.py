@@ -302,7 +302,7 @@ def _texts(cls: type) -> dict[str, str]:
 
     Read on demand: `use_attribute_docstrings` of pydantic takes a quarter of a start.
     """
-    for node in ast.walk(_tree(cls.__module__)):
+    for node in _tree(cls.__module__).body:
         if isinstance(node, ast.ClassDef) and node.name == cls.__name__:
             return {
                 attribute.target.id: inspect.cleandoc(text.value.value)
