@@ -1,33 +1,39 @@
-"""Token scores with gradients, compiled by Numba where it is installed (extra `fast`).
+"""Token scores and attention compiled by Numba where it is installed (extra `fast`).
 
 The forward and the backward pass compute features in blocks that stay in the cache
-(`attention.score_kernels`), and save queries, keys and one sum per feature, instead of features of
-all tokens. Results and gradients are those of plain PyTorch to about 1e-6 of the largest, which is
-the order of rounding errors in either.
+(`attention.compiled_kernels`), and save queries, keys and one sum per feature, instead of features
+of all tokens. Results and gradients are those of plain PyTorch to about 1e-6 of the largest, which
+is the order of rounding errors in either. A sequence's result does not depend on its batch. Without
+gradients, attention of all queries over all keys by an angular hybrid is compiled, too.
 
-It applies on the CPU in float32, where gradients are recorded: without gradients results stay the
-same to the bit whether Numba is installed or not. Compilers, exports, traces, transforms such as
-`torch.vmap`, and second derivatives use plain PyTorch. The environment variable `FOVEATE_NUMBA=0`
-turns it off.
+It applies on the CPU in float32, for token scores up to 16 dimensions. Compilers, exports, traces,
+transforms such as `torch.vmap`, and second derivatives use plain PyTorch. The environment variable
+`FOVEATE_NUMBA=0` turns it off.
 """
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
+from operator import is_
 from threading import Thread
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from attention.components import is_watched
-from attention.tracing import is_plain
+from attention.tracing import fixed_shape, is_plain
 
-LARGEST_DIM = 32
-"""Largest d: for longer queries and keys matrix products dominate, in which PyTorch is faster."""
+LARGEST_DIM = 16
+"""Largest d: for longer queries and keys matrix products dominate, in which PyTorch is as fast."""
+LEAST_LENGTH = 512
+"""Least number of queries and keys together whose attention is compiled."""
 _KINDS = {"positive": (0, 1), "hyperbolic": (1, 2), "trig": (2, 2)}
-"""Number of each kind in `attention.score_kernels`, and its functions per projection."""
+"""Number of each kind in `attention.compiled_kernels`, and its functions per projection."""
 _WORTH_THREADS = 2**22
 """Number of features per thread from which on starting threads pays."""
 
@@ -47,55 +53,205 @@ class Base(NamedTuple):
     terms: int
 
 
-def applies(dim: int, x: Tensor, y: Tensor, like: Tensor) -> bool:
+class Described(NamedTuple):
+    """A map or hybrid."""
+
+    bases: list[Base]
+    taus: Tensor | None = None
+    """Random vectors of an angular coefficient, (n, d) or (heads, n, d)."""
+    coefficients: Tensor | None = None
+    """C of a hybrid, (T, n + 1) or (heads, T, n + 1)."""
+
+
+def scores_apply(x: Tensor, y: Tensor, like: Tensor) -> bool:
     """Whether scores of queries x and keys y, by random vectors `like`, are computed compiled."""
+    return like.shape[-1] <= LARGEST_DIM and _applies(x, y, like) and not _learned(like)
+
+
+def attention_applies(x: Tensor, y: Tensor, values: Tensor, like: Tensor) -> bool:
+    """Whether attention without gradients is computed compiled."""
     return (
-        torch.is_grad_enabled()
-        and (x.requires_grad or y.requires_grad)
-        and not torch.compiler.is_compiling()
-        and all(_is_simple(tensor) for tensor in (x, y, like))
-        and not like.requires_grad
-        and dim <= LARGEST_DIM
-        and not torch.jit.is_tracing()
+        x.shape[-2] + y.shape[-2] >= LEAST_LENGTH
+        and x.shape[:-2] == y.shape[:-2] == values.shape[:-2]
+        and _applies(x, y, values, like)
+        and not _learned(x, y, values, like)
+    )
+
+
+def _learned(*tensors: Tensor) -> bool:
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def _applies(*tensors: Tensor) -> bool:
+    return (
+        not torch.compiler.is_compiling()
+        and all(map(_is_simple, tensors))
+        and (_recording or not torch.jit.is_tracing())
         and not is_watched()
-        and is_plain(x, y, like)
+        and not is_in_torch_dispatch_mode()
+        and is_plain(*tensors)
         and os.environ.get("FOVEATE_NUMBA") != "0"
         and _kernels() is not None
     )
 
 
+@contextmanager
+def recording() -> Iterator[None]:
+    """Context manager for traces that run in this process only: they call the kernels, too."""
+    global _recording
+    before, _recording = _recording, True
+    try:
+        yield
+    finally:
+        _recording = before
+
+
+_recording = False
+
+
 def token_scores(
     x: Tensor,
     y: Tensor,
-    bases: list[Base],
+    owner: nn.Module,
+    describe: Callable[[], Described],
+    sources: tuple[Tensor, ...],
     plain: Plain,
-    taus: Tensor | None = None,
-    coefficients: Tensor | None = None,
 ) -> Tensor:
-    """Compute scores (..., S) of queries x (..., L, d) and keys y (..., S, d) with gradients.
+    """Compute scores (..., S) of queries x (..., L, d) and keys y (..., S, d), with gradients.
 
     Args:
         x, y: tokens in float32.
-        bases: of the map or hybrid.
+        owner: the map.
+        describe: describes it.
+        sources: the tensors that the description depends on; it is computed again if they change.
         plain: computes the same in PyTorch, for second derivatives.
-        taus: random vectors of an angular coefficient, (n, d) or (heads, n, d).
-        coefficients: C of a hybrid, (T, n + 1) or (heads, T, n + 1).
     """
-    leading = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    (*leading, _, _), (*others, _, _) = fixed_shape(x), fixed_shape(y)
+    if leading != others:
+        leading = [*torch.broadcast_shapes(leading, others)]
+        x, y = (u.expand(*leading, -1, -1) for u in (x, y))
     images = math.prod(leading)
-    rows = [
-        u.mT.expand(*leading, *u.mT.shape[-2:]).reshape(images, *u.mT.shape[-2:]).contiguous()
-        for u in (x, y)
-    ]
-    with torch.no_grad():
-        given = _arguments(bases, taus, coefficients)
+    flat = (x, y) if len(leading) == 1 else (u.reshape(images, *u.shape[-2:]) for u in (x, y))
+    queries, keys = (u.mT.contiguous() for u in flat)
+    given = _arguments(owner, describe, sources)
+    if torch.jit.is_tracing():
+        scores = _operators().token_scores(queries, keys, *given.tensors)
+    elif torch.is_grad_enabled() and (x.requires_grad or y.requires_grad):
 
-    def plain_rows(x: Tensor, y: Tensor) -> Tensor:
-        x, y = (u.mT.reshape(*leading, *u.mT.shape[-2:]) for u in (x, y))
-        return plain(x, y).reshape(images, 1, y.shape[-2])
+        def plain_rows(x: Tensor, y: Tensor) -> Tensor:
+            x, y = (u.mT.reshape(*leading, *u.mT.shape[-2:]) for u in (x, y))
+            return plain(x, y).reshape(images, 1, y.shape[-2])
 
-    scores: Tensor = _Scores.apply(*rows, given, plain_rows)
-    return scores.reshape(*leading, y.shape[-2])
+        scores = _Scores.apply(queries, keys, given, plain_rows)
+    else:
+        scores, _ = _forward(queries, keys, given)
+    return scores.squeeze(1) if len(leading) == 1 else scores.reshape(*leading, scores.shape[-1])
+
+
+def _forward(x: Tensor, y: Tensor, given: "_Arguments") -> tuple[Tensor, Tensor]:
+    """Scores (N, 1, S) of queries (N, d, L) and keys (N, d, S), and sums over queries (N, T, n +
+    1)."""
+    received = x.new_zeros(len(x), *given.tensors.coefficients.shape[1:])
+    scores = x.new_empty(len(y), 1, y.shape[-1])
+    _run("scores", (x, y), given.arrays, (received, scores), *given.work(x, y))
+    return scores, received
+
+
+def _recorded_scores(x: Tensor, y: Tensor, *of_map: Tensor) -> Tensor:
+    return _forward(x, y, _Arguments(_Tensors(*of_map)))[0]
+
+
+@cache
+def _operators() -> Any:
+    """The kernels without gradients as operators, which traces record."""
+    library = torch.library.Library("foveate", "FRAGMENT")
+    of_map = ", ".join(f"Tensor {name}" for name in _Tensors._fields)
+    library.define(f"token_scores(Tensor x, Tensor y, {of_map}) -> Tensor")
+    library.impl("token_scores", _recorded_scores, "CPU")
+    results = ", ".join(["Tensor"] * len(Read._fields))
+    library.define(
+        f"attend_signs(Tensor x, Tensor y, Tensor values, Tensor hidden, {of_map}) -> ({results})"
+    )
+    library.impl("attend_signs", _recorded_attention, "CPU")
+    _libraries.append(library)
+    return torch.ops.foveate
+
+
+_libraries: list[Any] = []  # operators exist as long as their library
+
+
+class Read(NamedTuple):
+    """Sums that queries read, in units of exp(log_scale + reference), without gradients."""
+
+    numerator: Tensor
+    """(..., L, dv)"""
+    denominator: Tensor
+    """(..., L, 1)"""
+    log_scale: Tensor
+    """(..., L, 1), scale of the features of queries."""
+    size: Tensor
+    """(..., L, 1), |phi| of queries in units of exp(log_scale)."""
+    mass: Tensor
+    """(..., 1, 1), sum of |phi| over keys in units of exp(reference)."""
+    reference: Tensor
+    """(..., 1, 1)"""
+
+
+BITS = 4
+"""Number of signs of a pattern: tokens of 16 patterns are summed apart."""
+
+
+def attend_signs(
+    x: Tensor,
+    y: Tensor,
+    values: Tensor,
+    visible: Tensor | None,
+    owner: nn.Module,
+    describe: Callable[[], Described],
+    sources: tuple[Tensor, ...],
+) -> Read:
+    """Attention of all queries over all keys by an angular hybrid, without gradients.
+
+    Args:
+        x, y, values: (..., L, d), (..., S, d), (..., S, dv).
+        visible: (..., S, 1), or None if all keys are.
+        owner, describe, sources: as in `token_scores`.
+    """
+    *leading, _, _ = fixed_shape(x)
+    images = math.prod(leading)
+    x, y, values = (
+        t.detach().reshape(images, *fixed_shape(t)[-2:]).contiguous() for t in (x, y, values)
+    )
+    if visible is None:
+        hidden = torch.zeros(images, 0, dtype=torch.bool)
+    else:
+        hidden = ~visible.expand(*leading, -1, -1).reshape(images, -1)
+    arguments = _arguments(owner, describe, sources)
+    if torch.jit.is_tracing():
+        numerator, *others = _operators().attend_signs(x, y, values, hidden, *arguments.tensors)
+    else:
+        numerator, *others = _attention(x, y, values, hidden, arguments)
+    return Read(
+        numerator.reshape(*leading, *fixed_shape(numerator)[-2:]),
+        *(tensor.reshape(*leading, -1, 1) for tensor in others),
+    )
+
+
+def _attention(
+    x: Tensor, y: Tensor, values: Tensor, hidden: Tensor, given: "_Arguments"
+) -> tuple[Tensor, ...]:
+    """The entries of `Read` for x (N, L, d), y (N, S, d), values (N, S, dv) and hidden (N, S)."""
+    images, length, _ = x.shape
+    shapes = (length, values.shape[-1]), (length,), (length,), (length,), (), ()
+    out = [values.new_zeros(images, *shape) for shape in shapes]
+    _run("attend_signs", (x, y, values, hidden), [*given.arrays, BITS], out, *given.work(x, y))
+    return tuple(out)
+
+
+def _recorded_attention(
+    x: Tensor, y: Tensor, values: Tensor, hidden: Tensor, *of_map: Tensor
+) -> tuple[Tensor, ...]:
+    return _attention(x, y, values, hidden, _Arguments(_Tensors(*of_map)))
 
 
 class _Scores(torch.autograd.Function):
@@ -103,9 +259,7 @@ class _Scores(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, given: "_Arguments", plain: Plain) -> Tensor:
-        received = x.new_zeros(len(x), *given.coefficients.shape[1:])
-        scores = x.new_empty(len(y), 1, y.shape[-1])
-        _run("scores", (x, y), given, (received, scores))
+        scores, received = _forward(x, y, given)
         ctx.save_for_backward(x, y, received)
         ctx.given, ctx.plain = given, plain
         return scores
@@ -117,7 +271,8 @@ class _Scores(torch.autograd.Function):
             return (*_plain_gradients(ctx.plain, x, y, grad), None, None)
         seen = torch.zeros_like(received)
         of_x, of_y = torch.empty_like(x), torch.empty_like(y)
-        _run("gradients", (x, y, grad.contiguous()), ctx.given, (received, seen, of_x, of_y))
+        given, out = (x, y, grad.contiguous()), (received, seen, of_x, of_y)
+        _run("gradients", given, ctx.given.arrays, out, *ctx.given.work(x, y))
         return of_x, of_y, None, None
 
 
@@ -132,7 +287,7 @@ def _plain_gradients(plain: Plain, x: Tensor, y: Tensor, grad: Tensor) -> tuple[
     return tuple(next(found) if u.requires_grad else None for u in (x, y))
 
 
-class _Arguments(NamedTuple):
+class _Tensors(NamedTuple):
     """Arguments of kernels that describe a map."""
 
     weight: Tensor
@@ -146,9 +301,43 @@ class _Arguments(NamedTuple):
     """(heads, T, n + 1)"""
 
 
-def _arguments(bases: list[Base], taus: Tensor | None, coefficients: Tensor | None) -> _Arguments:
+class _Arguments:
+    """The tensors, and their arrays."""
+
+    def __init__(self, tensors: _Tensors) -> None:
+        self.tensors, self.dim = tensors, max(1, tensors.weight.shape[-1] - 1)
+        self.arrays = [] if torch.jit.is_tracing() else [tensor.numpy() for tensor in tensors]
+
+    def work(self, x: Tensor, y: Tensor) -> tuple[int, int]:
+        """Number of heads, and of features computed for queries and keys."""
+        tokens = (x.numel() + y.numel()) // self.dim
+        return len(self.tensors.weight), self.tensors.coefficients.shape[1] * tokens
+
+
+_known: WeakKeyDictionary[nn.Module, tuple[tuple[Tensor, ...], list[int], _Arguments]]
+_known = WeakKeyDictionary()
+
+
+@torch.no_grad()
+def _arguments(
+    owner: nn.Module, describe: Callable[[], Described], sources: tuple[Tensor, ...]
+) -> _Arguments:
+    """Arguments for a map, those of the last call if its tensors are the same and unchanged."""
+    if torch.jit.is_tracing() or any(tensor.is_inference() for tensor in sources):
+        return _Arguments(_tensors(*describe()))
+    versions = [tensor._version for tensor in sources]
+    known = _known.get(owner)
+    if known is not None and versions == known[1] and all(map(is_, sources, known[0])):
+        return known[2]
+    with torch.inference_mode(False):
+        found = _Arguments(_tensors(*describe()))
+    _known[owner] = sources, versions, found
+    return found
+
+
+def _tensors(bases: list[Base], taus: Tensor | None, coefficients: Tensor | None) -> _Tensors:
     weight = torch.stack([_with_bias(base.weight, base.bias) for base in bases], 1)
-    heads, _, m, width = weight.shape
+    heads, _, m, width = fixed_shape(weight)
     if taus is None:
         taus_rows = weight.new_zeros(heads, 1, 0, width)
     else:
@@ -156,13 +345,13 @@ def _arguments(bases: list[Base], taus: Tensor | None, coefficients: Tensor | No
     if coefficients is None:
         features = m * sum(_KINDS[base.kind][1] for base in bases)
         coefficients = weight.new_ones(features, 1)
-    return _Arguments(
+    return _Tensors(
         weight,
         torch.tensor([_KINDS[base.kind][0] for base in bases]),
         torch.tensor([0.5 * base.exponent for base in bases], dtype=torch.float32),
         torch.tensor([-0.5 * math.log(base.terms * m) for base in bases], dtype=torch.float32),
         taus_rows,
-        coefficients.detach().expand(heads, *coefficients.shape[-2:]).contiguous(),
+        coefficients.expand(heads, *fixed_shape(coefficients)[-2:]).contiguous(),
     )
 
 
@@ -177,22 +366,34 @@ def _with_bias(weight: Tensor, bias: Tensor | None) -> Tensor:
     return padded
 
 
-def _run(name: str, given: tuple[Tensor, ...], map_: _Arguments, out: tuple[Tensor, ...]) -> None:
-    """Run a kernel, in threads if PyTorch has several: an image is computed by one thread."""
+def _run(
+    name: str,
+    given: Sequence[Tensor],
+    of_map: Sequence[Any],
+    out: Sequence[Tensor],
+    heads: int,
+    work: int,
+) -> None:
+    """Run a kernel, in threads if PyTorch has several: an image is computed by one thread.
+
+    Args:
+        given, out: tensors (N, ...).
+        of_map: other arguments, between these.
+        heads: image n has the head n mod heads.
+        work: number of features computed.
+    """
     kernel = getattr(_kernels(), name)
-    arguments = [tensor.numpy() for tensor in map_]
-    images, heads = len(given[0]), len(map_.weight)
-    features = map_.coefficients.shape[1] * sum(u.shape[0] * u.shape[-1] for u in given[:2])
-    threads = min(torch.get_num_threads(), images // heads, features // _WORTH_THREADS)
+    images = len(given[0])
+    threads = min(torch.get_num_threads(), images // heads, work // _WORTH_THREADS)
     if threads < 2:
-        kernel(*(t.numpy() for t in given), *arguments, *(t.numpy() for t in out))
+        kernel(*(t.numpy() for t in given), *of_map, *(t.numpy() for t in out))
         return
     size = -(images // -(heads * threads)) * heads
     running = []
     for start in range(0, images, size):
         parts = ([t[start : start + size].numpy() for t in group] for group in (given, out))
         before, after = parts
-        running.append(Thread(target=kernel, args=(*before, *arguments, *after)))
+        running.append(Thread(target=kernel, args=(*before, *of_map, *after)))
         running[-1].start()
     for thread in running:
         thread.join()
@@ -214,8 +415,8 @@ def _kernels() -> Any:
     try:
         import numba
 
-        from attention import score_kernels
+        from attention import compiled_kernels
     except ImportError:
         return None
     config: Any = numba.config
-    return None if config.DISABLE_JIT else score_kernels
+    return None if config.DISABLE_JIT else compiled_kernels

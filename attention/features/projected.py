@@ -1,6 +1,7 @@
 """Maps that are element-wise functions of random projections omega.u and of |u|^2."""
 
 import math
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -144,17 +145,22 @@ class ProjectedFeatures(FeatureMap):
             return self.evaluate_scaled(projections, log_weight)
 
     def token_scores(self, x: Tensor, y: Tensor) -> Tensor:
-        """Like `FeatureMap.token_scores`; with gradients compiled where Numba is installed."""
+        """Like `FeatureMap.token_scores`; compiled where Numba is installed."""
         omega = self.omega
         known = vars(type(self)).get("compiled_as") is not None
-        if not known or omega is None or not compiled.applies(self.dim, x, y, omega):
+        if not known or omega is None or not compiled.scores_apply(x, y, omega):
             return super().token_scores(x, y)
         x, y = (self.prepare("queries and keys", u, omega) for u in (x, y))
-        bases = [self.compiled_base(*self.affine(omega))]
-        return compiled.token_scores(x, y, bases, super().token_scores)
+        sources = tuple(self.buffers())
+        describe = partial(self._described, omega)
+        return compiled.token_scores(x, y, self, describe, sources, super().token_scores)
+
+    def _described(self, omega: Tensor) -> compiled.Described:
+        """Describe the map to `attention.compiled`."""
+        return compiled.Described([self.compiled_base(*self.affine(omega))])
 
     def compiled_base(self, weight: Tensor, bias: Tensor | None) -> compiled.Base:
-        """Describe the features to `attention.compiled`."""
+        """Describe features of B omega and b to `attention.compiled`."""
         assert self.compiled_as is not None
         return compiled.Base(self.compiled_as, weight, bias, self._exponent, self.terms)
 

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from attention import compiled
 from attention.components import EXPONENTIALS, PROJECTION, SCORE, component
+from attention.denominators import bounded, divide, raised, rounding_floor
 from attention.features import FeatureMap, ProjectedFeatures, ScaledFeatures
 from attention.features.vectors import EXPLICIT, check_named, coupling_name
 from attention.hybrid.bases import (
@@ -148,13 +149,9 @@ class BipolarHybrid(FeatureMap):
         """
         x = self.prepare("x", x, self.weight)
         y = self.prepare("y", y, self.weight)
-        if vars(type(self)).get("compiled_as") == "signs" and compiled.applies(
-            self.dim, x, y, self.weight
-        ):
-            taus = self.weight[..., -self.num_lambda_features :, :]
-            coefficients = self.coefficients.to(x.dtype)
-            bases = self._compiled_bases()
-            return compiled.token_scores(x, y, bases, self._scores, taus, coefficients)
+        if self._known() and compiled.scores_apply(x, y, self.weight):
+            sources = tuple(self.buffers())
+            return compiled.token_scores(x, y, self, self._described, sources, self._scores)
         return self._scores(x, y)
 
     def _scores(self, x: Tensor, y: Tensor) -> Tensor:
@@ -180,6 +177,8 @@ class BipolarHybrid(FeatureMap):
 
     def bidirectional(self, tokens: Prepared) -> Tensor:
         """Like `FeatureMap.bidirectional`, without outer products for values with dv < T."""
+        if self._known() and compiled.attention_applies(*tokens[:3], self.weight):
+            return self._compiled_attention(tokens)
         if tokens.values.shape[-1] < sum(self._widths):
             return factored_attention(partial(self._factors, dim=-1), self.coefficients, tokens)
         return outer_attention(partial(self._factors, dim=-2), self.coefficients, tokens)
@@ -263,14 +262,32 @@ class BipolarHybrid(FeatureMap):
         biases.append(taus.new_zeros(taus.shape[:-1]))
         return torch.cat(weights, -2), torch.cat(biases, -1)
 
-    def _compiled_bases(self) -> list[compiled.Base]:
-        """Describe the bases to `attention.compiled`."""
-        m = self.num_features
+    def _known(self) -> bool:
+        return vars(type(self)).get("compiled_as") == "signs"
+
+    def _compiled_attention(self, tokens: Prepared) -> Tensor:
+        """Attention of all queries over all keys, without gradients."""
+        sources = tuple(self.buffers())
+        read = compiled.attend_signs(
+            self.prepare("queries", tokens.x, self.weight),
+            self.prepare("keys", tokens.y, self.weight),
+            tokens.values, tokens.visible, self, self._described, sources,
+        )  # fmt: skip
+        floor = rounding_floor(read.size, read.mass)
+        bound = None if tokens.log_bound is None else tokens.log_bound - read.log_scale
+        denominator = raised(read.denominator, bound, read.reference, floor)
+        ratio = divide(read.numerator, denominator, signed=True)
+        return bounded(ratio, tokens.values.abs().amax((-2, -1), keepdim=True))
+
+    def _described(self) -> compiled.Described:
+        """Describe the hybrid to `attention.compiled`."""
+        m, n = self.num_features, self.num_lambda_features
         starts = (0, 0) if self.shared_projections else (0, m)
-        return [
+        bases = [
             base.compiled_base(*base.affine(self.weight.narrow(-2, start, m)))
             for base, start in zip(self.bases, starts, strict=True)
         ]
+        return compiled.Described(bases, self.weight.narrow(-2, -n, n), self.coefficients)
 
     def _project(self, u: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
         """Return the products of (..., L, d) with all random vectors (..., L, rows) and |u|^2/2

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from attention import FeatureMap
+from attention.compiled import recording
 from attention.components import is_watched
 from policies.common.normaliser import RunningNormaliser
 
@@ -168,7 +169,8 @@ def _traced(
         return decide(dict(zip(given, parts[len(places) :], strict=True)))
 
     try:
-        run = torch.jit.trace(whole, (*tensors, *given.values()), check_trace=False)
+        with recording():
+            run = torch.jit.trace(whole, (*tensors, *given.values()), check_trace=False)
     finally:
         for (own, name), tensor in zip(places, tensors, strict=True):
             own[name] = tensor

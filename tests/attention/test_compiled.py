@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
 
 from attention import FeatureMap, compiled, feature_map
 from attention.components import watched
@@ -111,6 +112,62 @@ def test_exponentials_leave_the_range_as_in_pytorch(monkeypatch):
     assert torch.equal(found.isinf(), torch.tensor([True, True, False, False]))
 
 
+HYBRIDS: list[dict[str, Any]] = [
+    {"num_lambda_features": 8},
+    {"num_lambda_features": 1, "base": ("oprf", "trig")},
+    {"num_lambda_features": 5, "base": ("positive", "trig"), "shared_projections": False},
+]
+
+
+def same_attention(
+    fm: FeatureMap, x: Tensor, y: Tensor, v: Tensor, monkeypatch, **options
+) -> float:
+    """The error of the compiled kernel; both have the error of float32 where keys cancel."""
+    kernels, used = compiled._kernels(), []
+    with torch.no_grad(), monkeypatch.context() as patched:
+        run = kernels.attend_signs
+        patched.setattr(compiled, "LEAST_LENGTH", 0)
+        patched.setattr(kernels, "attend_signs", lambda *given: used.append(run(*given)))
+        found = fm.attend(x, y, v, **options)
+        patched.setenv("FOVEATE_NUMBA", "0")
+        expected = fm.attend(x, y, v, **options)
+    assert len(used) == 1
+    return relative_error(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "kernel", "heads", "lengths", "dim", "values", "masked"),
+    pairwise(
+        HYBRIDS,
+        ["softmax", "gaussian"],
+        [None, 2],
+        [(1, 1), (3, 130), (130, 3), (700, 600)],
+        [1, 6, 33],
+        [1, 32, 40],
+        [False, True],
+    ),
+)
+def test_attention_of_angular_hybrids(
+    options, kernel, heads, lengths, dim, values, masked, monkeypatch
+):
+    fm = feature_map("angular_hybrid", dim, 7, kernel=kernel, heads=heads, **options)
+    x, y = drawn(3, 2, lengths[0], dim), drawn(3, 2, lengths[1], dim, seed=1)
+    v = 1 + 0.3 * tokens(3, 2, lengths[1], values, seed=2)
+    mask = None
+    if masked:
+        mask = tokens(3, 1, lengths[1], seed=3) > 0
+        mask[..., 0] = True
+    error = same_attention(fm, 0.5 * x, 0.5 * y, v, monkeypatch, key_mask=mask)
+    assert error < 1e-5
+
+
+def test_attention_of_keys_that_grow(monkeypatch):
+    """Sums are then in new units."""
+    fm = feature_map("angular_hybrid", 4, 6)
+    x, y = drawn(50, 4, length=0.5), drawn(1500, 4, seed=1) * torch.linspace(0.1, 5, 1500)[:, None]
+    assert same_attention(fm, x, y, 1 + tokens(1500, 3, seed=2).abs(), monkeypatch) < 1e-4
+
+
 def test_second_derivatives_and_batched_gradients(monkeypatch):
     fm = feature_map("trig", 3, 8)
     x, y = drawn(2, 5, 3), drawn(2, 4, 3, seed=1)
@@ -147,15 +204,50 @@ def test_threads_do_not_change_a_bit(monkeypatch):
         assert torch.equal(one, other)
 
 
-def test_without_gradients_results_stay_the_same_to_the_bit(monkeypatch):
-    fm = feature_map("positive", 4, 16)
-    x, y = drawn(7, 4), drawn(6, 4, seed=1)
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace` is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_scores_do_not_depend_on_gradients_batch_or_trace_to_the_bit(monkeypatch):
+    fm = feature_map("angular_hybrid", 4, 6)
+    x, y = drawn(3, 7, 4), drawn(3, 150, 4, seed=1)
+    expected = fm.token_scores(x, y)
+    assert is_compiled(expected)
     with torch.no_grad():
-        found = fm.token_scores(x, y)
+        assert torch.equal(fm.token_scores(x, y), expected)
+        assert torch.equal(fm.token_scores(x[1], y[1]), expected[1])
+        with compiled.recording():
+            traced = torch.jit.trace(lambda x, y: fm.token_scores(x, y), (x, y), check_trace=False)
+        assert "foveate::token_scores" in str(traced.graph)
+        assert torch.equal(traced(y[:, :7], y), fm.token_scores(y[:, :7], y))
+        monkeypatch.setattr(compiled, "LEAST_LENGTH", 0)
+        with compiled.recording():
+            traced = torch.jit.trace(lambda x, y: fm.attend(x, y, y), (x, y), check_trace=False)
+        assert "foveate::attend_signs" in str(traced.graph)
+        assert torch.equal(traced(y[:, :7], y), fm.attend(y[:, :7], y, y))
+
+
+@pytest.mark.parametrize("change", ["redraw", "fit", "load", "cast"])
+def test_changes_of_a_map_count_at_once(change, monkeypatch):
+    fm = feature_map("angular_hybrid", 4, 6, base=("oprf", "trig"))
+    x, y = drawn(7, 4), drawn(6, 4, seed=1)
+    before = fm.token_scores(x, y)
+    if change == "redraw":
+        fm.redraw(torch.Generator().manual_seed(1))
+    elif change == "fit":
+        fm.fit(y, y)
+    elif change == "load":
+        fm.load_state_dict(
+            feature_map("angular_hybrid", 4, 6, base=("oprf", "trig"), seed=3).state_dict()
+        )
+    else:
+        fm.double().float()
+    after = fm.token_scores(x, y)
+    assert torch.equal(after, before) == (change == "cast")
     monkeypatch.setenv("FOVEATE_NUMBA", "0")
-    assert torch.equal(found, fm.token_scores(x, y).detach())
+    assert_close(after, fm.token_scores(x, y), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace` is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_plain_pytorch_does_what_the_kernels_cannot():
     x, y = drawn(7, 4), drawn(6, 4, seed=1)
     fm = feature_map("positive", 4, 8)
@@ -167,6 +259,10 @@ def test_plain_pytorch_does_what_the_kernels_cannot():
     assert not is_compiled(wide.token_scores(x.double(), y.double())), "float64"
     with watched():
         assert not is_compiled(fm.token_scores(x, y)), "FLOPs are counted"
+    with FlopCounterMode(display=False):
+        assert not is_compiled(fm.token_scores(x, y)), "FLOPs are counted"
+    traced = torch.jit.trace(lambda x, y: fm.token_scores(x, y), (x, y), check_trace=False)
+    assert "foveate" not in str(traced.graph), "a trace may run in other processes"
     assert fm.omega is not None
     fm.omega.requires_grad_()
     assert not is_compiled(fm.token_scores(x, y)), "random vectors are learned"
