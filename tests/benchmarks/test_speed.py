@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import math
+import os
 import statistics
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from benchmarks import (
     before_after,
     camera_sizes,
     cloning_time,
+    compiled_speed,
     es_scaling,
     generate_speed,
     memory_over_time,
@@ -104,6 +106,21 @@ def test_sklearn_speed(tmp_path, monkeypatch):
     assert sklearn_speed.main(["--calls", "3", "--out", str(tmp_path)]) == 0
     for row in json.loads(file.read_text())["results"]:
         assert row["ratio"] == pytest.approx(row["ours_ms"] / row["rbf_ms"], rel=1e-6)
+
+
+def test_compiled_speed(tmp_path, monkeypatch):
+    pytest.importorskip("numba", reason="extra fast")
+    monkeypatch.setattr(compiled_speed, "IMAGES", 2)
+    words = ["--quick", "--calls", "3", "--out", str(tmp_path)]
+    assert compiled_speed.main(words) == 0
+    rows = json.loads((tmp_path / "compiled_speed.json").read_text())["results"]
+    assert [row["case"].partition(",")[0] for row in rows] == [
+        *["decision"] * 4,
+        "update",
+        "attention",
+    ]
+    assert all(row["lower"] <= row["ratio"] <= row["upper"] for row in rows)
+    assert "FOVEATE_NUMBA" not in os.environ
 
 
 def test_peak_bytes_counts_what_is_alive():
