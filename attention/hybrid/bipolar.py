@@ -42,7 +42,7 @@ from attention.norms import column_sums, half_squares
 from attention.onednn import matmul
 from attention.options import check_count, check_generator, check_two_of
 from attention.precision import full_precision
-from attention.streaming import Prepared
+from attention.streaming import Prepared, of_sequences, some_at_once
 from attention.tracing import may_write
 
 
@@ -178,6 +178,9 @@ class BipolarHybrid(FeatureMap):
     def bidirectional(self, tokens: Prepared) -> Tensor:
         """Like `FeatureMap.bidirectional`, without outer products for values with dv < T."""
         if self._known() and compiled.attention_applies(*tokens[:3], self.weight):
+            # Sequences one after the other, or at the same time if there are threads.
+            if torch.get_num_threads() == 1 and some_at_once(self, tokens):
+                return of_sequences(self, tokens, self._compiled_attention)
             return self._compiled_attention(tokens)
         if tokens.values.shape[-1] < sum(self._widths):
             return factored_attention(partial(self._factors, dim=-1), self.coefficients, tokens)

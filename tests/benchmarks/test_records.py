@@ -32,6 +32,7 @@ PAGES = {
     "memory_over_time": "place_memory.md",
     "coupling_costs": "../reference/attention.md",
     "generate_speed": "../guide/attention.md",
+    "compiled_speed": "../guide/attention.md",
     "sklearn_speed": "../guide/attention.md",
     "felt_memories": "felt_ground.md",
     "felt_networks": "felt_ground.md",
@@ -275,6 +276,14 @@ def sklearn_speed(results: Any) -> Rows:
         yield label, [double["ratio"], single["ratio"]]
 
 
+def compiled_speed(results: Any) -> Rows:
+    for row in results:
+        name, _, size = row["map"].partition(",")
+        label = row["case"], f"`{name}`,{size}"
+        if name != "trig":
+            yield label, [row["plain_ms"], row["compiled_ms"], row["ratio"]]
+
+
 def felt_ground(results: Any) -> Rows:
     rows = summary(results)
     for memory in dict.fromkeys(row["memory"] for row in rows):
@@ -341,7 +350,7 @@ PRINTED = {
         resultants, couplings, max_error, bandwidths, cooccurrence, classification,
         classification_10000, hybrid_bases, error_per_flop, compositional, place_memory,
         place_memory_width, same_keys, memory_over_time, coupling_costs, attention_speed,
-        generate_speed, sklearn_speed, felt_ground,
+        generate_speed, compiled_speed, sklearn_speed, felt_ground,
         felt_memories, felt_networks, felt_patches, public_tasks,
     )
 }  # fmt: skip
