@@ -4,7 +4,7 @@ The forward and the backward pass compute features in blocks that stay in the ca
 (`attention.compiled_kernels`), and save queries, keys and one sum per feature, instead of features
 of all tokens. Results and gradients are those of plain PyTorch to about 1e-6 of the largest, which
 is the order of rounding errors in either. A sequence's result does not depend on its batch. Without
-gradients, attention of all queries over all keys by an angular hybrid is compiled, too.
+gradients, attention by an angular hybrid is compiled, too.
 
 It applies on the CPU in float32, for token scores up to 16 dimensions. Compilers, exports, traces,
 transforms such as `torch.vmap`, and second derivatives use plain PyTorch. The environment variable
@@ -170,7 +170,8 @@ def _operators() -> Any:
     library.impl("token_scores", _recorded_scores, "CPU")
     results = ", ".join(["Tensor"] * len(Read._fields))
     library.define(
-        f"attend_signs(Tensor x, Tensor y, Tensor values, Tensor hidden, {of_map}) -> ({results})"
+        f"attend_signs(Tensor x, Tensor y, Tensor values, Tensor hidden, {of_map}, "
+        f"bool causal) -> ({results})"
     )
     library.impl("attend_signs", _recorded_attention, "CPU")
     _libraries.append(library)
@@ -192,9 +193,9 @@ class Read(NamedTuple):
     size: Tensor
     """(..., L, 1), |phi| of queries in units of exp(log_scale)."""
     mass: Tensor
-    """(..., 1, 1), sum of |phi| over keys in units of exp(reference)."""
+    """(..., 1 or L, 1), sum of |phi| over keys in units of exp(reference)."""
     reference: Tensor
-    """(..., 1, 1)"""
+    """(..., 1 or L, 1)"""
 
 
 BITS = 4
@@ -209,8 +210,10 @@ def attend_signs(
     owner: nn.Module,
     describe: Callable[[], Described],
     sources: tuple[Tensor, ...],
+    *,
+    causal: bool,
 ) -> Read:
-    """Attention of all queries over all keys by an angular hybrid, without gradients.
+    """Sums that queries read in attention by an angular hybrid, without gradients.
 
     Args:
         x, y, values: (..., L, d), (..., S, d), (..., S, dv).
@@ -228,9 +231,10 @@ def attend_signs(
         hidden = ~visible.expand(*leading, -1, -1).reshape(images, -1)
     arguments = _arguments(owner, describe, sources)
     if torch.jit.is_tracing():
-        numerator, *others = _operators().attend_signs(x, y, values, hidden, *arguments.tensors)
+        run = _operators().attend_signs
+        numerator, *others = run(x, y, values, hidden, *arguments.tensors, causal)
     else:
-        numerator, *others = _attention(x, y, values, hidden, arguments)
+        numerator, *others = _attention(x, y, values, hidden, arguments, causal)
     return Read(
         numerator.reshape(*leading, *fixed_shape(numerator)[-2:]),
         *(tensor.reshape(*leading, -1, 1) for tensor in others),
@@ -238,20 +242,22 @@ def attend_signs(
 
 
 def _attention(
-    x: Tensor, y: Tensor, values: Tensor, hidden: Tensor, given: "_Arguments"
+    x: Tensor, y: Tensor, values: Tensor, hidden: Tensor, given: "_Arguments", causal: bool
 ) -> tuple[Tensor, ...]:
     """The entries of `Read` for x (N, L, d), y (N, S, d), values (N, S, dv) and hidden (N, S)."""
     images, length, _ = x.shape
-    shapes = (length, values.shape[-1]), (length,), (length,), (length,), (), ()
+    each, all_ = (length,), (length,) if causal else ()
+    shapes = (length, values.shape[-1]), each, each, each, all_, all_
     out = [values.new_zeros(images, *shape) for shape in shapes]
-    _run("attend_signs", (x, y, values, hidden), [*given.arrays, BITS], out, *given.work(x, y))
+    name = "causal_signs" if causal else "attend_signs"
+    _run(name, (x, y, values, hidden), [*given.arrays, BITS], out, *given.work(x, y))
     return tuple(out)
 
 
 def _recorded_attention(
-    x: Tensor, y: Tensor, values: Tensor, hidden: Tensor, *of_map: Tensor
+    x: Tensor, y: Tensor, values: Tensor, hidden: Tensor, *of_map: Any
 ) -> tuple[Tensor, ...]:
-    return _attention(x, y, values, hidden, _Arguments(_Tensors(*of_map)))
+    return _attention(x, y, values, hidden, _Arguments(_Tensors(*of_map[:-1])), of_map[-1])
 
 
 class _Scores(torch.autograd.Function):

@@ -690,6 +690,125 @@ def _tables(
 
 
 @_fast
+def _prepare(
+    weight: Array, kinds: NDArray[np.int64], taus: Array, C: Array, transposed: Array,
+    biases: Array, sizes: Array,
+) -> None:  # fmt: skip
+    """Random vectors as columns, bases first, their biases, and sum_r C_tr^2 of each base, from
+    arrays of zeros."""
+    bases, m, n = weight.shape[1], weight.shape[2], taus.shape[2]
+    for head in range(weight.shape[0]):
+        offset = 0
+        for base in range(bases):
+            for i in range(m):
+                biases[head, base * m + i] = weight[head, base, i, weight.shape[3] - 1]
+                for k in range(transposed.shape[1]):
+                    transposed[head, k, base * m + i] = weight[head, base, i, k]
+            for r in range(n + 1):
+                sizes[head, base] += C[head, offset, r] * C[head, offset, r]
+            offset += m if kinds[base] == POSITIVE else 2 * m
+        for r in range(n):
+            for k in range(transposed.shape[1]):
+                transposed[head, k, bases * m + r] = taus[head, 0, r, k]
+
+
+@_fast
+def _log_weights(
+    exponents: Array, constants: Array, H: Array, count: int, hidden: NDArray[np.bool_], image: int,
+    start: int, logs: Array,
+) -> None:  # fmt: skip
+    """Log-weights (bases, 128) of a block; -inf for tokens that are hidden or not there."""
+    for base in range(len(exponents)):
+        for j in range(_B):
+            logs[base, j] = exponents[base] * H[j] + constants[base]
+        for j in range(count, _B):
+            logs[base, j] = -np.inf
+        if hidden.shape[1] > 0:
+            for j in range(count):
+                if hidden[image, start + j]:
+                    logs[base, j] = -np.inf
+
+
+@_fast
+def _norm(sizes: Array, head: int, squares: Array, j: int) -> np.float32:
+    """|phi| of a token, from sums of squares by base."""
+    square = _ZERO
+    for base in range(squares.shape[0]):
+        square += sizes[head, base] * squares[base, j]
+    return np.sqrt(square)
+
+
+@_fast
+def _absorb(
+    f: Array, signs: NDArray[np.int64], values: Array, image: int, start: int, length: int,
+    order: NDArray[np.int64], ends: NDArray[np.int64], sorted_f: Array, sorted_rows: Array,
+    sums: Array, norms: Array,
+) -> None:  # fmt: skip
+    """Add f v^T and f of a block of keys to the sums of their patterns."""
+    width, columns, patterns = f.shape[1], sorted_rows.shape[1], len(ends)
+    flat_f, flat_rows, flat_sums = sorted_f.reshape(-1), sorted_rows.reshape(-1), sums.reshape(-1)
+    for group in range(signs.shape[0]):
+        _sort(signs, group, length, order, ends)
+        for k in range(length):
+            j = order[k]
+            for t in range(width):
+                sorted_f[k, t] = f[j, t]
+            for c in range(values.shape[2]):
+                sorted_rows[k, c] = values[image, start + j, c]
+        first = 0
+        for s in range(patterns):
+            bucket, last = group * patterns + s, ends[s]
+            for t in range(0, width, _ROWS):
+                for c in range(0, columns, _TILE):
+                    _add_tile(
+                        flat_f, first * width + t, 1, width,
+                        flat_rows, first * columns + c, columns,
+                        flat_sums, (bucket * width + t) * columns + c, columns, last - first,
+                    )  # fmt: skip
+            for k in range(first, last):
+                for t in range(width):
+                    norms[bucket, t] += sorted_f[k, t]
+            first = last
+
+
+@_fast
+def _read(
+    f: Array, signs: NDArray[np.int64], image: int, start: int, length: int,
+    order: NDArray[np.int64], ends: NDArray[np.int64], sorted_f: Array, sorted_rows: Array,
+    table: Array, norm_table: Array, out: Array, denominator: Array,
+) -> None:  # fmt: skip
+    """Add the products of the features of a block of queries and the tables of their patterns."""
+    width, columns, patterns = f.shape[1], sorted_rows.shape[1], len(ends)
+    flat_f, flat_rows, flat_table = sorted_f.reshape(-1), sorted_rows.reshape(-1), table.reshape(-1)
+    for group in range(signs.shape[0]):
+        _sort(signs, group, length, order, ends)
+        for k in range(length):
+            j = order[k]
+            for t in range(width):
+                sorted_f[k, t] = f[j, t]
+        first = 0
+        for s in range(patterns):
+            bucket, last = group * patterns + s, ends[s]
+            for k in range(first, last, _ROWS):  # rows beyond the last are written again
+                for c in range(0, columns, _TILE):
+                    _set_tile(
+                        flat_f, k * width, width, 1,
+                        flat_table, bucket * width * columns + c, columns,
+                        flat_rows, k * columns + c, columns, width,
+                    )  # fmt: skip
+            for k in range(first, last):
+                product = _ZERO
+                for t in range(width):
+                    product += sorted_f[k, t] * norm_table[bucket, t]
+                denominator[image, start + order[k]] += product
+            first = last
+        for k in range(length):
+            i = start + order[k]
+            for c in range(out.shape[2]):
+                out[image, i, c] += sorted_rows[k, c]
+
+
+@_fast
 def attend_signs(
     x: Array,
     y: Array,
@@ -733,20 +852,8 @@ def attend_signs(
     width, columns = (C.shape[1] + 3) // 4 * 4, (dv + _TILE - 1) // _TILE * _TILE
     every = bases * m + n
     transposed = np.zeros((heads, d, (every + _TILE - 1) // _TILE * _TILE), np.float32)
-    biases, weights = np.zeros((heads, every), np.float32), np.zeros((heads, bases), np.float32)
-    for head in range(heads):
-        offset = 0
-        for base in range(bases):
-            for i in range(m):
-                biases[head, base * m + i] = weight[head, base, i, weight.shape[3] - 1]
-                for k in range(d):
-                    transposed[head, k, base * m + i] = weight[head, base, i, k]
-            for r in range(n + 1):
-                weights[head, base] += C[head, offset, r] * C[head, offset, r]
-            offset += m if kinds[base] == POSITIVE else 2 * m
-        for r in range(n):
-            for k in range(d):
-                transposed[head, k, bases * m + r] = taus[head, 0, r, k]
+    biases, sizes = np.zeros((heads, every), np.float32), np.zeros((heads, bases), np.float32)
+    _prepare(weight, kinds, taus, C, transposed, biases, sizes)
     X, Y = np.empty((_B, d), np.float32), np.empty((_B, transposed.shape[2]), np.float32)
     P, H, W = np.empty((every, _B), np.float32), np.empty(_B, np.float32), np.empty(_B, np.float32)
     rows, F = np.empty((_G, _B), np.float32), np.empty((2 * _G, _B), np.float32)
@@ -759,10 +866,8 @@ def attend_signs(
     norms = np.empty((groups * patterns, width), np.float32)
     table, norm_table = np.empty_like(sums), np.empty_like(norms)
     total = np.empty(width * columns, np.float32)
-    flat_f, flat_rows = sorted_f.reshape(-1), sorted_rows.reshape(-1)
-    flat_sums, flat_table = sums.reshape(-1), table.reshape(-1)
     signs, order = np.empty((groups, _LONG), np.int64), np.empty(_LONG, np.int64)
-    ends = np.empty(patterns, np.int64)
+    ends, none = np.empty(patterns, np.int64), np.zeros((images, 0), np.bool_)
     for image in range(images):
         head = image % heads
         unit, heavy = _LOWEST_SCALE, _ZERO
@@ -777,15 +882,8 @@ def attend_signs(
                     _project_rows(
                         tokens, image, start + at, count, transposed, biases, head, X, Y, P, H
                     )
-                    for base in range(bases):
-                        for j in range(_B):
-                            logs[base, j] = exponents[base] * H[j] + constants[base]
-                        for j in range(count, _B):
-                            logs[base, j] = -np.inf
-                        if side == 0 and hidden.shape[1] > 0:
-                            for j in range(count):
-                                if hidden[image, start + at + j]:
-                                    logs[base, j] = -np.inf
+                    shown = hidden if side == 0 else none
+                    _log_weights(exponents, constants, H, count, shown, image, start + at, logs)
                     _log_sizes(kinds, m, P, logs, scales)
                     if side == 0:
                         largest = unit
@@ -811,61 +909,220 @@ def attend_signs(
                 if side == 0:
                     added = _ZERO
                     for j in range(length):
-                        square = _ZERO
-                        for base in range(bases):
-                            square += weights[head, base] * squares[base, j]
-                        added += np.sqrt(square)
+                        added += _norm(sizes, head, squares, j)
                     heavy += added
+                    _absorb(
+                        f, signs, values, image, start, length, order, ends, sorted_f, sorted_rows,
+                        sums, norms,
+                    )  # fmt: skip
                 else:
                     for j in range(length):
                         square = _ZERO
                         for base in range(bases):
                             square += squares[base, j]
                         size[image, start + j] = np.sqrt(square * np.float32(n + 1))
-                for group in range(groups):
-                    _sort(signs, group, length, order, ends)
-                    for k in range(length):
-                        j = order[k]
-                        for t in range(width):
-                            sorted_f[k, t] = f[j, t]
-                        if side == 0:
-                            for c in range(dv):
-                                sorted_rows[k, c] = values[image, start + j, c]
-                    first = 0
-                    for s in range(patterns):
-                        bucket, last = group * patterns + s, ends[s]
-                        at_sums = bucket * width * columns
-                        if side == 0:
-                            for t in range(0, width, _ROWS):
-                                for c in range(0, columns, _TILE):
-                                    _add_tile(
-                                        flat_f, first * width + t, 1, width,
-                                        flat_rows, first * columns + c, columns,
-                                        flat_sums, at_sums + t * columns + c, columns, last - first,
-                                    )  # fmt: skip
-                            for k in range(first, last):
-                                for t in range(width):
-                                    norms[bucket, t] += sorted_f[k, t]
-                        else:
-                            for k in range(first, last, _ROWS):
-                                for c in range(0, columns, _TILE):
-                                    _set_tile(
-                                        flat_f, k * width, width, 1,
-                                        flat_table, at_sums + c, columns,
-                                        flat_rows, k * columns + c, columns, width,
-                                    )  # fmt: skip
-                            for k in range(first, last):
-                                product = _ZERO
-                                for t in range(width):
-                                    product += sorted_f[k, t] * norm_table[bucket, t]
-                                denominator[image, start + order[k]] += product
-                        first = last
-                    if side == 1:
-                        for k in range(length):
-                            i = start + order[k]
-                            for c in range(dv):
-                                out[image, i, c] += sorted_rows[k, c]
+                    _read(
+                        f, signs, image, start, length, order, ends, sorted_f, sorted_rows, table,
+                        norm_table, out, denominator,
+                    )  # fmt: skip
             if side == 0:
                 mass[image], reference[image] = heavy, unit
                 _tables(sums, columns, bits, C, head, total, table)
                 _tables(norms, 1, bits, C, head, total, norm_table)
+
+
+@_fast
+def _products(
+    kinds: NDArray[np.int64], m: int, C: Array, head: int, i: int, fq: Array, fk: Array, rq: Array,
+    rk: Array, scratch: Array, A: Array,
+) -> None:  # fmt: skip
+    """A: phi_i . phi_j of 4 queries of a block, from the i-th on, and the keys up to each.
+
+    They are sums over bases of (C_t0 + C_t1 r_i . r_j) f_i . f_j. fq (128, T') and rq (128, n) have
+    tokens first, fk (T', 128) and rk (n, 128) last.
+    """
+    width, n, bases = fq.shape[1], rk.shape[0], len(kinds)
+    flat_q, flat_k, flat_s = fq.reshape(-1), fk.reshape(-1), scratch.reshape(-1)
+    signs_q, signs_k = rq.reshape(-1), rk.reshape(-1)
+    ends = i + _ROWS
+    for j in range(0, ends, _TILE):
+        _set_tile(signs_q, i * n, n, 1, signs_k, j, _B, flat_s, bases * _ROWS * _B + j, _B, n)
+        offset = 0
+        for base in range(bases):
+            count = m if kinds[base] == POSITIVE else 2 * m
+            _set_tile(
+                flat_q, i * width + offset, width, 1, flat_k, offset * _B + j, _B,
+                flat_s, base * _ROWS * _B + j, _B, count,
+            )  # fmt: skip
+            offset += count
+    for r in range(_ROWS):
+        offset = 0
+        for base in range(bases):
+            a, b = C[head, offset, 0], C[head, offset, 1]
+            offset += m if kinds[base] == POSITIVE else 2 * m
+            if base == 0:
+                for j in range(_B):
+                    A[i + r, j] = (a + b * scratch[bases, r, j]) * scratch[base, r, j]
+            else:
+                for j in range(_B):
+                    A[i + r, j] += (a + b * scratch[bases, r, j]) * scratch[base, r, j]
+        for j in range(i + r + 1, _B):
+            A[i + r, j] = _ZERO
+
+
+@_fast
+def causal_signs(
+    x: Array,
+    y: Array,
+    values: Array,
+    hidden: NDArray[np.bool_],
+    weight: Array,
+    kinds: NDArray[np.int64],
+    exponents: Array,
+    constants: Array,
+    taus: Array,
+    C: Array,
+    bits: int,
+    out: Array,
+    denominator: Array,
+    log_scale: Array,
+    size: Array,
+    mass: Array,
+    reference: Array,
+) -> None:
+    """Like `attend_signs` with as many queries as keys, of which each query sees those up to it.
+
+    Blocks of 128 keys are summed after their queries have read the sums of earlier blocks; within a
+    block products of all pairs are formed. Results of a query are in units of the largest key up to
+    it: mass, reference (N, L).
+    """
+    images, heads, bases, m = x.shape[0], weight.shape[0], weight.shape[1], weight.shape[2]
+    d, dv, n = x.shape[2], values.shape[2], taus.shape[2]
+    groups, patterns = (n + bits - 1) // bits, 1 << bits
+    width, columns = (C.shape[1] + 3) // 4 * 4, (dv + _TILE - 1) // _TILE * _TILE
+    every = bases * m + n
+    transposed = np.zeros((heads, d, (every + _TILE - 1) // _TILE * _TILE), np.float32)
+    biases, sizes = np.zeros((heads, every), np.float32), np.zeros((heads, bases), np.float32)
+    _prepare(weight, kinds, taus, C, transposed, biases, sizes)
+    X, Y = np.empty((_B, d), np.float32), np.empty((_B, transposed.shape[2]), np.float32)
+    P, H, W = np.empty((every, _B), np.float32), np.empty(_B, np.float32), np.empty(_B, np.float32)
+    rows, F = np.empty((_G, _B), np.float32), np.empty((2 * _G, _B), np.float32)
+    logs = np.empty((bases, _B), np.float32)
+    query_scales, key_scales = np.empty(_B, np.float32), np.empty(_B, np.float32)
+    units = np.empty(_B, np.float32)
+    squares, key_norms = np.empty((bases, _B), np.float32), np.empty(_B, np.float32)
+    fq, fk = np.zeros((_B, width), np.float32), np.zeros((_B, width), np.float32)
+    turned = np.zeros((width, _B), np.float32)
+    rq, rk = np.empty((_B, n), np.float32), np.empty((n, _B), np.float32)
+    query_signs, key_signs = np.empty((groups, _B), np.int64), np.empty((groups, _B), np.int64)
+    order, ends = np.empty(_B, np.int64), np.empty(patterns, np.int64)
+    sorted_f = np.zeros((_B + _ROWS, width), np.float32)
+    sorted_rows = np.zeros((_B + _ROWS, columns), np.float32)
+    own = np.zeros((_B, columns), np.float32)
+    scratch, A = np.empty((bases + 1, _ROWS, _B), np.float32), np.empty((_B, _B), np.float32)
+    sums = np.empty((groups * patterns, width * columns), np.float32)
+    norms = np.empty((groups * patterns, width), np.float32)
+    table, norm_table = np.empty_like(sums), np.empty_like(norms)
+    total = np.empty(width * columns, np.float32)
+    flat_a, flat_own, flat_rows = A.reshape(-1), own.reshape(-1), sorted_rows.reshape(-1)
+    none = np.zeros((images, 0), np.bool_)
+    for image in range(images):
+        head = image % heads
+        unit, heavy = _LOWEST_SCALE, _ZERO
+        sums[:] = _ZERO
+        norms[:] = _ZERO
+        for start in range(0, x.shape[1], _B):
+            count = min(_B, x.shape[1] - start)
+            _project_rows(y, image, start, count, transposed, biases, head, X, Y, P, H)
+            _log_weights(exponents, constants, H, count, hidden, image, start, logs)
+            _log_sizes(kinds, m, P, logs, key_scales)
+            # Each key in its own unit, so that no bit of a query's result depends on later keys.
+            for j in range(_B):
+                units[j] = key_scales[j] if key_scales[j] > _LOWEST_SCALE else unit
+            _write_features(kinds, m, P, logs, units, rows, W, F, squares, 0, fk)
+            _write_signs(P, bases * m, n, bits, 0, key_signs)
+            for r in range(n):
+                for j in range(_B):
+                    rk[r, j] = -_ONE if P[bases * m + r, j] < _ZERO else _ONE
+            for j in range(_B):
+                key_norms[j] = _norm(sizes, head, squares, j)
+                for t in range(width):
+                    turned[t, j] = fk[j, t]
+            _project_rows(x, image, start, count, transposed, biases, head, X, Y, P, H)
+            _log_weights(exponents, constants, H, count, none, image, start, logs)
+            _log_sizes(kinds, m, P, logs, query_scales)
+            for j in range(count):
+                log_scale[image, start + j] = query_scales[j]
+            for j in range(count, _B):
+                query_scales[j] = _ZERO
+            _write_features(kinds, m, P, logs, query_scales, rows, W, F, squares, 0, fq)
+            _write_signs(P, bases * m, n, bits, 0, query_signs)
+            for j in range(_B):
+                for r in range(n):
+                    rq[j, r] = -_ONE if P[bases * m + r, j] < _ZERO else _ONE
+            for j in range(count):
+                square = _ZERO
+                for base in range(bases):
+                    square += squares[base, j]
+                size[image, start + j] = np.sqrt(square * np.float32(n + 1))
+            if start > 0:
+                _tables(sums, columns, bits, C, head, total, table)
+                _tables(norms, 1, bits, C, head, total, norm_table)
+                _read(
+                    fq, query_signs, image, start, count, order, ends, sorted_f, sorted_rows, table,
+                    norm_table, out, denominator,
+                )  # fmt: skip
+            for j in range(count):
+                for c in range(dv):
+                    own[j, c] = values[image, start + j, c]
+            for j in range(count, _B):
+                for c in range(dv):
+                    own[j, c] = _ZERO
+            running = unit
+            for i in range(0, count, _ROWS):
+                _products(kinds, m, C, head, i, fq, turned, rq, rk, scratch, A)
+                for r in range(min(_ROWS, count - i)):
+                    token = start + i + r
+                    last = i + r
+                    if units[last] > running:
+                        running = units[last]
+                        for j in range(last):
+                            W[j] = _exp(units[j] - running)
+                    W[last] = _exp(units[last] - running)
+                    kept = _exp(unit - running)
+                    added = kept * heavy
+                    for j in range(last + 1):
+                        A[last, j] *= W[j]
+                        added += W[j] * key_norms[j]
+                    for c in range(dv):
+                        out[image, token, c] *= kept
+                    denominator[image, token] *= kept
+                    mass[image, token], reference[image, token] = added, running
+                    product = _ZERO
+                    for j in range(last + 1):
+                        product += A[last, j]
+                    denominator[image, token] += product
+                for c in range(0, columns, _TILE):
+                    _set_tile(
+                        flat_a, i * _B, _B, 1, flat_own, c, columns, flat_rows, i * columns + c,
+                        columns, i + _ROWS,
+                    )  # fmt: skip
+            for i in range(count):
+                for c in range(dv):
+                    out[image, start + i, c] += sorted_rows[i, c]
+            if running > unit:
+                factor = _exp(unit - running)
+                unit = running
+                heavy *= factor
+                _scale(sums, factor)
+                _scale(norms, factor)
+            for j in range(count):
+                key_norms[j] *= W[j]
+                for t in range(width):
+                    fk[j, t] *= W[j]
+            for j in range(count):
+                heavy += key_norms[j]
+            _absorb(
+                fk, key_signs, values, image, start, count, order, ends, sorted_f, sorted_rows,
+                sums, norms,
+            )  # fmt: skip

@@ -98,6 +98,7 @@ class StreamedMap(Protocol):
     def log_queries(self, x: Tensor) -> Logarithms | None: ...
     def log_keys(self, y: Tensor) -> Logarithms | None: ...
     def bidirectional(self, tokens: Prepared) -> Tensor: ...
+    def causal(self, tokens: Prepared) -> Tensor: ...
 
 
 def prepared(
@@ -147,7 +148,7 @@ def attend(
     tokens = prepared(features, x, y, values, causal, key_mask)
     if tokens is None:
         return without_queries(x, y, values)
-    attended = causal_form(features, tokens)[0] if causal else features.bidirectional(tokens)
+    attended = features.causal(tokens) if causal else features.bidirectional(tokens)
     return attended.to(values.dtype)
 
 

@@ -13,7 +13,7 @@ from attention.options import check_count
 from attention.packed import attend_packed
 from attention.precision import Float32Buffers, full_precision, working_dtype
 from attention.scores import block_rows
-from attention.streaming import Prepared, attend, bidirectional
+from attention.streaming import Prepared, attend, bidirectional, causal_form
 
 
 class ScaledFeatures(NamedTuple):
@@ -237,6 +237,13 @@ class FeatureMap(Float32Buffers, Rebuilt):
         Overridden by maps that can compute it without their features.
         """
         return bidirectional(self, tokens)
+
+    def causal(self, tokens: Prepared) -> Tensor:
+        """`attend` of queries over the keys up to each for validated tokens: (..., L, dv).
+
+        Overridden by maps that can compute it without their features.
+        """
+        return causal_form(self, tokens)[0]
 
     def check_attended(self, x: Tensor, y: Tensor, key_mask: Tensor | None = None) -> None:
         """Raise ValueError for tokens that this map does not support in attention; by default none.

@@ -147,8 +147,9 @@ class ProjectedFeatures(FeatureMap):
     def token_scores(self, x: Tensor, y: Tensor) -> Tensor:
         """Like `FeatureMap.token_scores`; compiled where Numba is installed."""
         omega = self.omega
-        known = vars(type(self)).get("compiled_as") is not None
-        if not known or omega is None or not compiled.scores_apply(x, y, omega):
+        if torch.compiler.is_compiling() or vars(type(self)).get("compiled_as") is None:
+            return super().token_scores(x, y)
+        if omega is None or not compiled.scores_apply(x, y, omega):
             return super().token_scores(x, y)
         x, y = (self.prepare("queries and keys", u, omega) for u in (x, y))
         sources = tuple(self.buffers())

@@ -42,6 +42,8 @@ from attention.norms import column_sums, half_squares
 from attention.onednn import matmul
 from attention.options import check_count, check_generator, check_two_of
 from attention.precision import full_precision
+from attention.relative import largest_entry
+from attention.running import running_max
 from attention.streaming import Prepared, of_sequences, some_at_once
 from attention.tracing import may_write
 
@@ -178,13 +180,15 @@ class BipolarHybrid(FeatureMap):
     def bidirectional(self, tokens: Prepared) -> Tensor:
         """Like `FeatureMap.bidirectional`, without outer products for values with dv < T."""
         if self._known() and compiled.attention_applies(*tokens[:3], self.weight):
-            # Sequences one after the other, or at the same time if there are threads.
-            if torch.get_num_threads() == 1 and some_at_once(self, tokens):
-                return of_sequences(self, tokens, self._compiled_attention)
-            return self._compiled_attention(tokens)
+            return self._compiled_attention(tokens, causal=False)
         if tokens.values.shape[-1] < sum(self._widths):
             return factored_attention(partial(self._factors, dim=-1), self.coefficients, tokens)
         return outer_attention(partial(self._factors, dim=-2), self.coefficients, tokens)
+
+    def causal(self, tokens: Prepared) -> Tensor:
+        if self._known() and compiled.attention_applies(*tokens[:3], self.weight):
+            return self._compiled_attention(tokens, causal=True)
+        return super().causal(tokens)
 
     def fit(self, x: Tensor, y: Tensor) -> Self:
         """Fit both bases and the coefficient to queries x and keys y (..., d)."""
@@ -266,21 +270,32 @@ class BipolarHybrid(FeatureMap):
         return torch.cat(weights, -2), torch.cat(biases, -1)
 
     def _known(self) -> bool:
+        """Whether `attention.compiled` may know the features."""
+        if torch.compiler.is_compiling():
+            return False
         return vars(type(self)).get("compiled_as") == "signs"
 
-    def _compiled_attention(self, tokens: Prepared) -> Tensor:
-        """Attention of all queries over all keys, without gradients."""
-        sources = tuple(self.buffers())
+    def _compiled_attention(self, tokens: Prepared, causal: bool) -> Tensor:
+        """Attention without gradients, of sequences one after the other, or at the same time if
+        there are threads."""
+        attended = partial(self._compiled_sequences, causal=causal)
+        if torch.get_num_threads() == 1 and some_at_once(self, tokens):
+            return of_sequences(self, tokens, attended)
+        return attended(tokens)
+
+    def _compiled_sequences(self, tokens: Prepared, causal: bool) -> Tensor:
         read = compiled.attend_signs(
             self.prepare("queries", tokens.x, self.weight),
             self.prepare("keys", tokens.y, self.weight),
-            tokens.values, tokens.visible, self, self._described, sources,
+            tokens.values, tokens.visible, self, self._described, tuple(self.buffers()),
+            causal=causal,
         )  # fmt: skip
         floor = rounding_floor(read.size, read.mass)
         bound = None if tokens.log_bound is None else tokens.log_bound - read.log_scale
         denominator = raised(read.denominator, bound, read.reference, floor)
         ratio = divide(read.numerator, denominator, signed=True)
-        return bounded(ratio, tokens.values.abs().amax((-2, -1), keepdim=True))
+        largest = largest_entry(tokens.values)
+        return bounded(ratio, running_max(largest, -2) if causal else largest.amax(-2, True))
 
     def _described(self) -> compiled.Described:
         """Describe the hybrid to `attention.compiled`."""

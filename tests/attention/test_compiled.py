@@ -125,9 +125,10 @@ def same_attention(
     """The error of the compiled kernel; both have the error of float32 where keys cancel."""
     kernels, used = compiled._kernels(), []
     with torch.no_grad(), monkeypatch.context() as patched:
-        run = kernels.attend_signs
+        name = "causal_signs" if options.get("causal") else "attend_signs"
+        run = getattr(kernels, name)
         patched.setattr(compiled, "LEAST_LENGTH", 0)
-        patched.setattr(kernels, "attend_signs", lambda *given: used.append(run(*given)))
+        patched.setattr(kernels, name, lambda *given: used.append(run(*given)))
         found = fm.attend(x, y, v, **options)
         patched.setenv("FOVEATE_NUMBA", "0")
         expected = fm.attend(x, y, v, **options)
@@ -136,7 +137,7 @@ def same_attention(
 
 
 @pytest.mark.parametrize(
-    ("options", "kernel", "heads", "lengths", "dim", "values", "masked"),
+    ("options", "kernel", "heads", "lengths", "dim", "values", "masked", "causal"),
     pairwise(
         HYBRIDS,
         ["softmax", "gaussian"],
@@ -145,27 +146,43 @@ def same_attention(
         [1, 6, 33],
         [1, 32, 40],
         [False, True],
+        [False, True],
     ),
 )
 def test_attention_of_angular_hybrids(
-    options, kernel, heads, lengths, dim, values, masked, monkeypatch
+    options, kernel, heads, lengths, dim, values, masked, causal, monkeypatch
 ):
     fm = feature_map("angular_hybrid", dim, 7, kernel=kernel, heads=heads, **options)
+    lengths = (lengths[1],) * 2 if causal else lengths
     x, y = drawn(3, 2, lengths[0], dim), drawn(3, 2, lengths[1], dim, seed=1)
     v = 1 + 0.3 * tokens(3, 2, lengths[1], values, seed=2)
     mask = None
     if masked:
         mask = tokens(3, 1, lengths[1], seed=3) > 0
         mask[..., 0] = True
-    error = same_attention(fm, 0.5 * x, 0.5 * y, v, monkeypatch, key_mask=mask)
+    error = same_attention(fm, 0.5 * x, 0.5 * y, v, monkeypatch, key_mask=mask, causal=causal)
     assert error < 1e-5
 
 
-def test_attention_of_keys_that_grow(monkeypatch):
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_of_keys_that_grow(causal, monkeypatch):
     """Sums are then in new units."""
     fm = feature_map("angular_hybrid", 4, 6)
-    x, y = drawn(50, 4, length=0.5), drawn(1500, 4, seed=1) * torch.linspace(0.1, 5, 1500)[:, None]
-    assert same_attention(fm, x, y, 1 + tokens(1500, 3, seed=2).abs(), monkeypatch) < 1e-4
+    x, y = drawn(900, 4, length=0.5), drawn(900, 4, seed=1) * torch.linspace(0.1, 5, 900)[:, None]
+    v = 1 + tokens(900, 3, seed=2).abs()
+    assert same_attention(fm, x, y, v, monkeypatch, causal=causal) < 1e-4
+
+
+@torch.no_grad()
+def test_later_keys_change_no_bit_of_causal_attention():
+    fm = feature_map("angular_hybrid", 4, 6)
+    x, y, v = drawn(700, 4, length=0.5), drawn(700, 4, seed=1), tokens(700, 3, seed=2)
+    expected = fm.attend(x, y, v, causal=True)
+    y, v = y.clone(), v.clone()
+    y[333:] *= 4
+    v[333:] = 1e6
+    assert torch.equal(fm.attend(x, y, v, causal=True)[:333], expected[:333])
+    assert torch.equal(fm.attend(x[:333], y[:333], v[:333], causal=True), expected[:333])
 
 
 def test_second_derivatives_and_batched_gradients(monkeypatch):
