@@ -19,6 +19,7 @@ from attention.joining import joined
 from attention.norms import lengths
 from attention.precision import full_precision
 from attention.products import (
+    LOG2_E,
     Features,
     exponential,
     key_unit,
@@ -28,7 +29,7 @@ from attention.products import (
 from attention.relative import largest_entry
 from attention.running import running_max
 from attention.sums import LinearAttentionState, LongSum, empty_state, running_sums
-from attention.tracing import is_exporting
+from attention.tracing import is_exporting, may_write
 
 CHUNK = 64
 """Chunk length on a CPU: within a chunk the quadratic form on the features is used."""
@@ -201,8 +202,12 @@ def _weights(state: LinearAttentionState, log_scale: Tensor, earlier: Tensor) ->
     # At most 0 for keys up to the query; others are cut, at 1, since the gradient of `clamp_max` at
     # the bound itself differs between versions of PyTorch. Exponentials of -inf would be slow.
     exponents = (log_scale.mT - reference).clamp_max(1)
+    kept = exponential(state.log_scale - reference)
+    if may_write(exponents, state.log_scale):
+        inside = exponents.mul_(LOG2_E).exp2_().mul_(earlier[:size, :size])
+        return Weights(Features(inside), kept, reference)
     tokens = Features(exponents.exp() * earlier[:size, :size], exponents)
-    return Weights(tokens, exponential(state.log_scale - reference), reference)
+    return Weights(tokens, kept, reference)
 
 
 def _chunk(

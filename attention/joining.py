@@ -43,6 +43,16 @@ class Rows:
             self._room.narrow(-2, self._filled, rows).copy_(block)
         self._filled += rows
 
+    def next(self, like: Tensor, width: int) -> Tensor:
+        """Return the place of the next block (..., rows, width), which the caller fills, for a
+        tensor (..., rows, 1). Without autograd only."""
+        rows = like.shape[-2]
+        if self._room is None:
+            self._room = like.new_empty((*like.shape[:-2], self._count, width))
+        place = self._room.narrow(-2, self._filled, rows)
+        self._filled += rows
+        return place
+
     def whole(self) -> Tensor:
         """Return all rows."""
         return joined(self._blocks, -2) if self._room is None else self._room

@@ -14,6 +14,7 @@ Therefore:
 All factors are powers of two, so no bit of an output depends on them as long as nothing underflows.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ from attention.relative import (
 )
 from attention.tracing import is_exporting, known_now
 
+LOG2_E = 1 / math.log(2)
 _UNIT_BITS = {torch.float32: 72, torch.float64: 512}
 """Headroom in sums over keys: sums of values up to 2^56 in float32."""
 _LEAST_BITS = {torch.float32: -96, torch.float64: -680}

@@ -19,15 +19,13 @@ from attention.denominators import KeyStatistics, log_lower_bound
 from attention.joining import joined, parts
 from attention.linear import bidirectional_blocks
 from attention.precision import working_dtype
-from attention.products import Features
+from attention.products import LOG2_E, Features
 from attention.sums import LinearAttentionState
 from attention.token_checks import check_tokens, without_queries
 from attention.tracing import may_write
 
 CPU_BLOCK = 2**19
 """Number of feature entries computed at once on a CPU, for all heads together: 2 MiB in float32."""
-
-LOG2_E = 1 / math.log(2)
 
 
 class Scaled(Protocol):

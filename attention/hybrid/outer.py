@@ -57,7 +57,7 @@ def outer_attention(
     weights = coefficients.to(values.dtype).mT
     rank, count = weights.shape[-2:]
     outer = _Outer(rank * count, tokens.y)
-    few = (rank + count) // 2
+    few = (rank + count) 
     sums = None
     for y, v, visible in tokens.keys(rows_at_once(few, tokens.y)):
         keys = factors(y)
@@ -75,8 +75,7 @@ def outer_attention(
         assert bound is not None
         queries = factors(x)
         with component(SCORE), full_precision(values):
-            for block in _read(queries, sums, bound, outer):
-                outputs.add(block)
+            _read(outputs, queries, sums, bound, outer)
     return outputs.whole()
 
 
@@ -126,10 +125,12 @@ class _Outer:
                 room += matmul(product, values[part])
         return sums
 
-    def read(self, rho: Tensor, features: Tensor, sums: _Sums, denominator: Tensor) -> Tensor:
-        """Return what `_read` does, of all tokens: (..., L, dv)."""
+    def read(
+        self, outputs: Rows, rho: Tensor, features: Tensor, sums: _Sums, denominator: Tensor
+    ) -> None:
+        """Add what `_read` does."""
         values, largest = sums.values, sums.largest_value.expand(*denominator.shape[:-2], 1, 1)
-        read = values.new_empty(*denominator.shape[:-1], values.shape[-1])
+        read = outputs.next(denominator, values.shape[-1])
         denominator = denominator.masked_fill(is_zero(denominator, True), torch.inf)
         each = (t.flatten(0, -3) for t in (values, read, denominator, largest))
         for one, total, out, below, most in zip(self._each(rho, features), *each, strict=True):
@@ -137,7 +138,6 @@ class _Outer:
                 # The division follows, as it is slow on transposed rows.
                 room = out[part].copy_(matmul(product.mT, total)).div_(below[part])
                 bounded(room, most)
-        return read
 
     def _each(self, rho: Tensor, features: Tensor) -> Iterator[Iterator[tuple[slice, Tensor]]]:
         """Yield the blocks of each sequence."""
@@ -202,17 +202,16 @@ def _rescaled(sums: _Sums, reference: Tensor) -> tuple[_Sums, Tensor]:
     ), larger
 
 
-def _read(queries: Factors, sums: _Sums, log_bound: Tensor, outer: _Outer) -> Iterator[Tensor]:
-    """Yield numerator over denominator for queries, in blocks of (..., L, dv). The sums include
-    C."""
+def _read(outputs: Rows, queries: Factors, sums: _Sums, log_bound: Tensor, outer: _Outer) -> None:
+    """Add numerator over denominator for queries (..., L, .). The sums include C."""
     features, log_scale, rho = queries
     denominator = (sums.normaliser @ features * rho).sum(-2, keepdim=True)
     size = root(features.square().sum(-2, keepdim=True) * rho.square().sum(-2, keepdim=True))
     floor = rounding_floor(size, sums.mass)
     denominator = raised(denominator, log_bound.mT - log_scale, sums.log_scale, floor).mT
     if outer.one_by_one(rho, features, sums.values):
-        yield outer.read(rho, features, sums, denominator)
+        outer.read(outputs, rho, features, sums, denominator)
         return
     for part, product in outer.blocks(rho, features):
         ratio = divide(matmul(product.mT, sums.values), denominator[..., part, :], signed=True)
-        yield bounded(ratio, sums.largest_value)
+        outputs.add(bounded(ratio, sums.largest_value))
