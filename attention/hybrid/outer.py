@@ -57,7 +57,7 @@ def outer_attention(
     weights = coefficients.to(values.dtype).mT
     rank, count = weights.shape[-2:]
     outer = _Outer(rank * count, tokens.y)
-    few = (rank + count) 
+    few = rank + count
     sums = None
     for y, v, visible in tokens.keys(rows_at_once(few, tokens.y)):
         keys = factors(y)
