@@ -4,10 +4,10 @@
 
 In each world (`felt_ground` of SteppingStones-v0) the settings of each memory are chosen on
 terrains of training (`--tuning`): those of least log loss on the tiles beyond a trial strip, after
-what was felt on it, with the two numbers that turn a read into a risk. Then every memory walks the
-same unseen terrains; all else of the policy is equal. Controls: the oracle, which knows the tiles;
-steps without an offset, all that depth says here; and random offsets, both steered by the true
-position. Interrupted, the command resumes at the next walk. Intervals are 95 %, over terrains.
+what was felt until then, with the two numbers that turn a read into a risk. Then every memory walks
+the same unseen terrains; all else of the policy is equal. Controls: the oracle, which knows the
+tiles; steps without an offset, all that depth says here; and random offsets, both steered by the
+true position. Interrupted, the command resumes at the next walk. Intervals are 95 %, over terrains.
 """
 
 import dataclasses
@@ -46,19 +46,31 @@ SETTINGS: dict[str, Any] = {
 }
 WORLDS: dict[str, dict[str, Any]] = {
     "vectors": {"world": "vectors", "kinds": 8},
-    "conjunctions": {"world": "conjunctions", "kinds": 16},
+    "conjunctions": {
+        "world": "conjunctions",
+        "kinds": 16,
+        "strip_tiles": 32,
+        "strip_s": 6.5,
+        "row_m": 16.0,
+    },
     "pictures": {"world": "pictures", "kinds": 8, "textures": "unseen"},
 }
+"""Two tiles of each kind lie on the trial strip."""
+OWN: dict[str, Row] = {"conjunctions": {"careful_m": 4.6}}
+"""Settings of the policy in a world: there the strip is twice as long."""
 CONTROLS = ("oracle", "depth only", "random")
 _RATES = (0.5, 0.8, 1.0)
 MEMORIES = {
     "none": grid_of(kind=("none",)),
-    "exact": grid_of(kind=("exact",), kappa=(6.0, 12.0, 24.0)),
-    "leader": grid_of(kind=("leader",), capacity=(32,), threshold=(0.6, 0.7, 0.8, 0.9)),
+    "exact": grid_of(kind=("exact",), kappa=(6.0, 12.0, 24.0, 48.0)),
+    "leader": grid_of(kind=("leader",), capacity=(32,), threshold=(0.7, 0.8, 0.85, 0.9, 0.95)),
     "linear, delta, quadratic": grid_of(
         feature_map=("quadratic",), num_features=(10_000,), kappa=(4.0, 16.0, 64.0), rate=_RATES
     ),
-    "linear, delta, trig": grid_of(num_features=(128,), kappa=(2.0, 4.0, 8.0), rate=_RATES),
+    "linear, delta, trig": grid_of(num_features=(128,), kappa=(4.0, 6.0, 8.0, 12.0), rate=_RATES),
+    "linear, delta, trig, 1,024": grid_of(
+        num_features=(512,), kappa=(4.0, 6.0, 8.0, 12.0), rate=_RATES
+    ),
     "raw keys, delta": grid_of(feature_map=("raw",), kappa=(1.0, 4.0), rate=(0.1, 0.3, 0.7)),
     "least squares": grid_of(
         kind=("least_squares",), feature_map=("raw",), kappa=(1.0, 10.0), ridge=(0.3, 1.0, 3.0)
@@ -68,23 +80,27 @@ MEMORIES = {
     "grid": grid_of(kind=("grid",), directions=(4, 8), bins=(2, 4), tables=(1, 4)),
 }
 """Settings from which each memory's are chosen."""
+SEEDS = 3
+"""Draws of random features, in turn over the terrains."""
 ARMS = (*CONTROLS, *MEMORIES)
-_EXPLORER = FeltMemoryConfig(kind="leader", capacity=32, threshold=0.8)
-_AHEAD_M = 0.6
+_EXPLORER = FeltMemoryConfig(kind="leader", capacity=32, threshold=0.9)
+_AHEAD_M = 0.35  # of the base, where the fore feet land
 _ODDS = 6.0  # log odds, at most, of a calibrated risk without any sample
 
 
 class Stream(NamedTuple):
-    """What was felt on a trial strip, and what came then."""
+    """What was felt in a walk, and the tiles beyond the trial strip."""
 
     keys: Tensor
     """Appearances felt, (samples, d)."""
     values: Tensor
     """(samples, 1)"""
     asked: Tensor
-    """Appearances beyond the strip, (questions, d)."""
+    """Appearances of the tiles, as each comes within reach, (questions, d)."""
     truth: Tensor
     """(questions,), 1 for tiles that give way."""
+    before: list[int]
+    """Samples before each question, in order."""
 
 
 def make(world: str, **changes: Any) -> gymnasium.Env[Any, Any]:
@@ -94,11 +110,11 @@ def make(world: str, **changes: Any) -> gymnasium.Env[Any, Any]:
 
 
 def recorded(world: str, seeds: Iterable[int]) -> Iterator[Stream]:
-    """Streams of walks with prototypes as memory: the samples until the first tile beyond the strip
-    comes near, and each tile as it does."""
+    """Streams of walks with prototypes as memory."""
     with make(world, textures="training") as env:
         own: Any = env.unwrapped
-        policy: Any = policies.build_for(FeltGroundPolicyConfig(felt=_EXPLORER), env)
+        config = FeltGroundPolicyConfig(felt=_EXPLORER, **OWN.get(world, {}))
+        policy: Any = policies.build_for(config, env)
         kept: list[tuple[Tensor, Tensor]] = []
         write = policy.memory.write
 
@@ -112,7 +128,7 @@ def recorded(world: str, seeds: Iterable[int]) -> Iterator[Stream]:
             kept.clear()
             observation, _ = env.reset(seed=seed)
             policy.reset()
-            asked, truth, seen, samples = [], [], set[int](), 0
+            asked, truth, before, seen = [], [], list[int](), set[int]()
             done, row = False, own._stones
             middles = row.tiles_m.mean(1)
             while not done:
@@ -124,25 +140,28 @@ def recorded(world: str, seeds: Iterable[int]) -> Iterator[Stream]:
                     place = memory.odometry[0, 0] + float(middles[tile] - x)
                     key, tells = policy._remembered_looks(memory.written.places, place.view(1, 1))
                     if tells.any():
-                        samples = samples or len(kept)
+                        before.append(len(kept))
                         asked.append(key[0, 0])
                         truth.append(float(row.false[tile]))
                         seen.add(tile)
                 observation, _, terminated, truncated, _ = env.step(action)
                 done = terminated or truncated
-            if samples:
-                keys, values = (torch.stack(part) for part in zip(*kept[:samples], strict=True))
-                yield Stream(keys, values, torch.stack(asked), torch.tensor(truth))
+            if asked:
+                keys, values = (torch.stack(part) for part in zip(*kept, strict=True))
+                yield Stream(keys, values, torch.stack(asked), torch.tensor(truth), before)
 
 
 def scores(config: FeltMemoryConfig, streams: list[Stream]) -> Tensor:
-    """What a memory answers to all questions, (questions,)."""
+    """What a memory answers to all questions, each after the samples before it, (questions,)."""
     found = []
     for stream in streams:
         memory = felt_memory(config, stream.keys.shape[-1])
-        state = memory.write(memory.initial_state(1), stream.keys[None], stream.values[None])
-        found.append(memory.read(state, stream.asked[None])[0, :, 0])
-    return torch.cat(found)
+        state, written = memory.initial_state(1), 0
+        for asked, count in zip(stream.asked, stream.before, strict=True):
+            keys, values = stream.keys[written:count], stream.values[written:count]
+            state, written = memory.write(state, keys[None], values[None]), count
+            found.append(memory.read(state, asked[None, None])[0, 0, 0])
+    return torch.stack(found)
 
 
 def calibrated(read: Tensor, truth: Tensor) -> tuple[float, float, float]:
@@ -180,6 +199,7 @@ def tuned(world: str, walks: int) -> dict[str, Row]:
             fits.append((*calibrated(read, truth), dataclasses.asdict(config)))
         loss, sharpness, prior, felt = min(fits, key=lambda fit: fit[0])
         own = {"felt": felt, "sharpness": round(sharpness, 3), "prior_risk": round(prior, 4)}
+        own |= OWN.get(world, {})
         found[name] = {"loss": loss, "of": len(configs), "walks": walks, "policy": own}
     return found
 
@@ -318,6 +338,15 @@ def _rows(path: Path) -> dict[int, Row]:
     return {row["seed"]: row for row in map(json.loads, lines)}
 
 
+def _seeded(fit: Row) -> list[Row]:
+    """Settings of a policy with each seed of its memory's random features, or as they are."""
+    settings = fit.get("policy", {})
+    felt = settings.get("felt", {})
+    if felt.get("kind") != "linear" or felt["feature_map"] in ("raw", "quadratic"):
+        return [settings]
+    return [{**settings, "felt": {**felt, "seed": seed}} for seed in range(SEEDS)]
+
+
 def _walked(world: str, arm: str, fit: Row, seeds: range, folder: Path | None) -> Rows:
     """The walks of an arm; new ones are appended to its file as they end."""
     path = None if folder is None else _file(folder, world, arm)
@@ -325,9 +354,9 @@ def _walked(world: str, arm: str, fit: Row, seeds: range, folder: Path | None) -
     due = missing(folder, world, arm, seeds)
     if due:
         with make(world) as env:
-            policy = Timed(policy_of(arm, fit.get("policy", {}), env))
+            made = [Timed(policy_of(arm, settings, env)) for settings in _seeded(fit)]
             for seed in due:
-                rows[seed] = walk(env, policy, seed)
+                rows[seed] = walk(env, made[seed % len(made)], seed)
                 if path is not None:
                     with writing(path), path.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(rows[seed]) + "\n")
@@ -378,8 +407,8 @@ def show(results: Any) -> Lines:
 
 main = figure.command(
     measure, show, None,
-    figure.option("--terrains", type=positive, default=40, help="default %(default)s"),
-    figure.option("--tuning", type=positive, default=12, help="walks (default %(default)s)"),
+    figure.option("--terrains", type=positive, default=100, help="default %(default)s"),
+    figure.option("--tuning", type=positive, default=24, help="walks (default %(default)s)"),
     figure.option("--finished", action="store_true",
                   help="leave out memories that have not walked all terrains in --out"),
     figure.option("--worlds", nargs="+", metavar="WORLD", help=f"of {', '.join(WORLDS)}"),

@@ -29,9 +29,13 @@ class FeltGroundPolicyConfig(PlaceMemoryConfig):
     """Memory from appearance to how the ground felt."""
     deep_m: float = Field(default=0.015, gt=0, le=0.1)
     """A foot that stands deeper below the plane of the others stands on ground that gave way."""
-    alike: float = Field(default=0.6, ge=-1, le=1)
+    num_features: int = Field(default=40, ge=1)
+    """Highest harmonic of the memory of places, which has 2 m + 1 features."""
+    width_m: float = Field(default=0.02, gt=0, le=1)
+    """Standard deviation of the kernel of places, metres: tiles are short."""
+    alike: float = Field(default=-1, ge=-1, le=1)
     """Least cosine of the appearances 3.5 cm behind and ahead of a foot that writes that ground
-    held: between two tiles a foot may stand on either."""
+    held; -1: every foot writes, even one between two tiles, which may stand on either."""
     sharpness: float = Field(default=6.0, gt=0, le=100)
     """Factor of what is read, from -1 (held) to 1 (gave way), in the log odds of the risk."""
     careful_m: float = Field(default=2.2, ge=0, le=100)

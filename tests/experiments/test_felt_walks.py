@@ -18,12 +18,12 @@ def test_a_risk_is_calibrated_by_what_happened():
     assert loss == pytest.approx(0.5623, abs=0.01)  # the entropy of 1 / 4
 
 
-def test_scores_are_of_what_was_felt_on_the_strip():
-    keys, asked = torch.eye(4), torch.eye(4)[[2, 0]]
+def test_scores_are_of_what_was_felt_before_a_question():
+    keys, asked = torch.eye(4), torch.eye(4)[[2, 3, 3]]
     values = torch.tensor([1.0, -1, -1, 1]).unsqueeze(-1)
-    stream = felt_ground.Stream(keys, values, asked, torch.tensor([0.0, 1.0]))
-    found = felt_ground.scores(FeltMemoryConfig(kind="nearest"), [stream, stream])
-    assert found.tolist() == [-1.0, 1.0, -1.0, 1.0]
+    stream = felt_ground.Stream(keys, values, asked, torch.tensor([0.0, 0, 1]), [3, 3, 4])
+    found = felt_ground.scores(FeltMemoryConfig(kind="exact", kappa=50.0), [stream, stream])
+    assert found.tolist() == pytest.approx(2 * [-1.0, -1 / 3, 1.0], abs=1e-3)
 
 
 def test_finished_walks_are_not_repeated(tmp_path, monkeypatch):
