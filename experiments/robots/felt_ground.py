@@ -26,12 +26,12 @@ from torch import Tensor
 import envs
 import policies
 from experiments import figure
-from experiments.felt_ground import felt_memories
+from experiments.felt_ground import felt_memories, felt_networks
 from experiments.felt_ground.felt_memories import grid_of
 from experiments.felt_ground.worlds import Episodes
 from experiments.figure import Arguments, Lines, Row, Rows
 from policies.felt_ground.config import FeltGroundPolicyConfig
-from policies.felt_ground.memories import felt_memory
+from policies.felt_ground.memories import FeltMemory, felt_memory
 from policies.felt_ground.memory_config import FeltMemoryConfig
 from training.analysis.arguments import EVALUATION_SEED, positive
 from training.analysis.intervals import mean_interval, share_interval
@@ -82,7 +82,9 @@ MEMORIES = {
 """Settings from which each memory's are chosen."""
 SEEDS = 3
 """Draws of random features, in turn over the terrains."""
-ARMS = (*CONTROLS, *MEMORIES)
+GRU = "gru"
+"""A network that `experiments.felt_ground.felt_networks` trained; `--networks` names its folder."""
+ARMS = (*CONTROLS, *MEMORIES, GRU)
 _EXPLORER = FeltMemoryConfig(kind="leader", capacity=32, threshold=0.9)
 _AHEAD_M = 0.35  # of the base, where the fore feet land
 _ODDS = 6.0  # log odds, at most, of a calibrated risk without any sample
@@ -151,11 +153,18 @@ def recorded(world: str, seeds: Iterable[int]) -> Iterator[Stream]:
                 yield Stream(keys, values, torch.stack(asked), torch.tensor(truth), before)
 
 
-def scores(config: FeltMemoryConfig, streams: list[Stream]) -> Tensor:
+def memory_of(config: FeltMemoryConfig, dim: int, networks: str | None = None) -> FeltMemory:
+    """A memory, with the weights of `networks` if it must be trained."""
+    if config.kind == GRU:
+        return felt_networks.load(GRU, networks or ".")
+    return felt_memory(config, dim)
+
+
+def scores(config: FeltMemoryConfig, streams: list[Stream], networks: str | None = None) -> Tensor:
     """What a memory answers to all questions, each after the samples before it, (questions,)."""
     found = []
     for stream in streams:
-        memory = felt_memory(config, stream.keys.shape[-1])
+        memory = memory_of(config, stream.keys.shape[-1], networks)
         state, written = memory.initial_state(1), 0
         for asked, count in zip(stream.asked, stream.before, strict=True):
             keys, values = stream.keys[written:count], stream.values[written:count]
@@ -186,16 +195,18 @@ def calibrated(read: Tensor, truth: Tensor) -> tuple[float, float, float]:
     return float(loss().detach()), float(np.clip(sharpness, 1e-3, 100)), float(prior)
 
 
-def tuned(world: str, walks: int) -> dict[str, Row]:
-    """The chosen settings of each memory."""
+def tuned(
+    world: str, walks: int, names: Iterable[str], networks: str | None = None
+) -> dict[str, Row]:
+    """The chosen settings of memories."""
     streams = [*recorded(world, range(walks))]
     truth = torch.cat([stream.truth for stream in streams])
     found = {}
-    for name, configs in MEMORIES.items():
-        fits = []
+    for name in names:
+        configs, fits = MEMORIES.get(name, [felt_networks.NETWORKS[GRU]]), []
         for config in configs:
             with torch.no_grad():
-                read = scores(config, streams)
+                read = scores(config, streams, networks)
             fits.append((*calibrated(read, truth), dataclasses.asdict(config)))
         loss, sharpness, prior, felt = min(fits, key=lambda fit: fit[0])
         own = {"felt": felt, "sharpness": round(sharpness, 3), "prior_risk": round(prior, 4)}
@@ -225,12 +236,17 @@ class Control:
         return action
 
 
-def policy_of(arm: str, settings: Row, env: gymnasium.Env[Any, Any]) -> Any:
+def policy_of(
+    arm: str, settings: Row, env: gymnasium.Env[Any, Any], networks: str | None = None
+) -> Any:
     """The policy of an arm."""
     if arm in CONTROLS:
         return Control(env, arm)
     config = FeltGroundPolicyConfig(**{**settings, "felt": FeltMemoryConfig(**settings["felt"])})
-    return policies.compile_act(policies.build_for(config, env))
+    policy = policies.build_for(config, env)
+    if arm == GRU:
+        policy.memory = memory_of(config.felt, felt_networks.DIM, networks)
+    return policies.compile_act(policy)
 
 
 class Timed:
@@ -299,6 +315,8 @@ def measure(arguments: Arguments) -> Any:
     """Every arm on every terrain in every world; finished walks are read from --out."""
     chosen = _chosen(arguments.worlds, WORLDS, "--worlds")
     arms = _chosen(arguments.arms, ARMS, "--arms")
+    if arguments.networks is None and not (arguments.arms or arguments.finished):
+        arms.remove(GRU)
     terrains, walks = arguments.terrains, arguments.tuning
     if arguments.quick:
         terrains, walks = 2, 2
@@ -311,15 +329,18 @@ def measure(arguments: Arguments) -> Any:
     for world in chosen:
         path = None if folder is None else folder / f"tuning_{world}.json"
         found = {} if path is None else _read(path)
-        if not found:
-            found = tuned(world, walks)
+        own = [arm for arm in arms if arm != GRU or world != "pictures"]
+        due = [] if arguments.finished else [*set(own).difference(found, CONTROLS)]
+        if due:
+            found = {**found, **tuned(world, walks, due, arguments.networks)}
             if path is not None:
                 with writing(path):
                     path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         results["tuning"][world] = found
-        for arm in arms:
+        for arm in own:
             if not arguments.finished or not missing(folder, world, arm, seeds):
-                results["walks"] += _walked(world, arm, found.get(arm, {}), seeds, folder)
+                fit = found.get(arm, {})
+                results["walks"] += _walked(world, arm, fit, seeds, folder, arguments.networks)
     return results
 
 
@@ -347,14 +368,16 @@ def _seeded(fit: Row) -> list[Row]:
     return [{**settings, "felt": {**felt, "seed": seed}} for seed in range(SEEDS)]
 
 
-def _walked(world: str, arm: str, fit: Row, seeds: range, folder: Path | None) -> Rows:
+def _walked(
+    world: str, arm: str, fit: Row, seeds: range, folder: Path | None, networks: str | None = None
+) -> Rows:
     """The walks of an arm; new ones are appended to its file as they end."""
     path = None if folder is None else _file(folder, world, arm)
     rows = {} if path is None else _rows(path)
     due = missing(folder, world, arm, seeds)
     if due:
         with make(world) as env:
-            made = [Timed(policy_of(arm, settings, env)) for settings in _seeded(fit)]
+            made = [Timed(policy_of(arm, own, env, networks)) for own in _seeded(fit)]
             for seed in due:
                 rows[seed] = walk(env, made[seed % len(made)], seed)
                 if path is not None:
@@ -411,6 +434,8 @@ main = figure.command(
     figure.option("--tuning", type=positive, default=24, help="walks (default %(default)s)"),
     figure.option("--finished", action="store_true",
                   help="leave out memories that have not walked all terrains in --out"),
+    figure.option("--networks", metavar="FOLDER",
+                  help="weights of felt_networks, for the memory gru; not of pictures"),
     figure.option("--worlds", nargs="+", metavar="WORLD", help=f"of {', '.join(WORLDS)}"),
     figure.option("--arms", nargs="+", metavar="MEMORY", help=f"of {'; '.join(ARMS)}"),
 )  # fmt: skip
