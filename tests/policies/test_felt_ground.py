@@ -20,11 +20,13 @@ def env():
         yield env
 
 
-@pytest.fixture(scope="module")
-def walk(env):
+def observed(env, friction=None):
     """Observations of a walk over the trial strip and beyond, and where the toes truly were."""
     own, seen, toes = env.unwrapped, [], []
     observation, _ = env.reset(seed=2)
+    if friction is not None:
+        for link in own._robot._toes:
+            own._client.changeDynamics(own._robot._body, link, lateralFriction=friction)
     for _ in range(200):
         seen.append(observation)
         state = own._state
@@ -37,8 +39,16 @@ def walk(env):
     return seen, parts, np.array(toes)
 
 
-def test_feet_feel_how_deep_they_stand(walk):
-    _, parts, toes = walk
+@pytest.fixture(scope="module")
+def walk(env):
+    """A walk at the usual friction, 1."""
+    return observed(env)
+
+
+@pytest.mark.parametrize("friction", [None, 0.5])
+def test_feet_feel_how_deep_they_stand(env, walk, friction):
+    """Also where feet slip."""
+    _, parts, toes = walk if friction is None else observed(env, friction)
     feeling, proprio = Feeling(TOE_RADIUS_M, 0.05, 0.015), parts["proprio"]
     stance, found = feeling.start(proprio[:1], 4), []
     for now, truth in zip(proprio, toes, strict=True):
