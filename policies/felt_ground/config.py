@@ -25,7 +25,7 @@ class FeltGroundPolicyConfig(PlaceMemoryConfig):
     controller: ComponentName = "vote"
     """Controller that turns risks into footholds: vote, whose initial parameters walk already, or
     another one, which must be trained."""
-    felt: FeltMemoryConfig = FeltMemoryConfig()
+    felt: FeltMemoryConfig = FeltMemoryConfig(kappa=8.0, rate=0.8)
     """Memory from appearance to how the ground felt."""
     deep_m: float = Field(default=0.015, gt=0, le=0.1)
     """A foot that stands deeper below the plane of the others stands on ground that gave way."""
@@ -36,12 +36,12 @@ class FeltGroundPolicyConfig(PlaceMemoryConfig):
     alike: float = Field(default=-1, ge=-1, le=1)
     """Least cosine of the appearances 3.5 cm behind and ahead of a foot that writes that ground
     held; -1: every foot writes, even one between two tiles, which may stand on either."""
-    sharpness: float = Field(default=6.0, gt=0, le=100)
+    sharpness: float = Field(default=5.0, gt=0, le=100)
     """Factor of what is read, from -1 (held) to 1 (gave way), in the log odds of the risk."""
     careful_m: float = Field(default=2.2, ge=0, le=100)
     """Distance walked before feet avoid ground that may give way: until then they try it."""
-    prior_risk: float = Field(default=0.1, gt=0, lt=1)
-    """Risk of ground of which nothing is known: low, so that feet try it."""
+    prior_risk: float = Field(default=0.45, gt=0, lt=1)
+    """Risk of ground of which nothing is known."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
