@@ -4,19 +4,21 @@
 
 One process for each checkout; every round asks both for each case, one right after the other, so
 that both see the same machine. Figures are least times over rounds, of CPU time of one thread:
-other work on the machine counts least there. A round goes through all cases before the next begins,
-so that a case's times are minutes apart: a neighbour's work may last for seconds. --before is a
-folder with an earlier commit, such as one made by `git worktree add ../earlier COMMIT`.
+other work on the machine counts least there. The file of --out also has their quartiles. A round
+goes through all cases before the next begins, so that a case's times are minutes apart: a
+neighbour's work may last for seconds. --before is a folder with an earlier commit, such as one made
+by `git worktree add ../earlier COMMIT`.
 """
 
-import math
+import statistics
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.timed_cases import EXACT, FAVOR, HYBRID, MAPS
+from benchmarks.timed_cases import EXACT, FAVOR, HYBRID, MAPS, PEER
 from experiments import figure
 from experiments.figure import Arguments, Lines
 from experiments.timing import Checkout
@@ -25,6 +27,8 @@ from training.io.config import UserError
 
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 OTHERS = tuple(name for name in MAPS if name not in (FAVOR, HYBRID))
+PEER_LENGTHS = {"bidirectional": (512, 2048, 8192, 16384), "causal": (512, 2048)}
+"""Of performer-pytorch, if it is installed; its causal form takes seconds for more tokens."""
 SCORED = (96, 384, 1536, 4096, 16384)
 KINDS = ("bidirectional", "causal")
 SHIPPED = (
@@ -34,7 +38,8 @@ SHIPPED = (
 )  # fmt: skip
 CASES: tuple[str, ...] = (
     *(f"attends|{kind}|{name}|{n}" for kind in KINDS for name in (FAVOR, HYBRID) for n in LENGTHS),
-    *(f"attends|{kind}|{EXACT}|{n}" for kind in KINDS for n in LENGTHS[:4]),
+    *(f"attends|{kind}|{EXACT}|{n}" for kind in KINDS for n in LENGTHS),
+    *(f"attends|{k}|{PEER}|{n}" for k in KINDS for n in PEER_LENGTHS[k] if find_spec(PEER)),
     *(f"attends|{kind}|{name}|{n}" for kind in KINDS for name in OTHERS for n in (128, 2048)),
     *(f"trains|{kind}|{name}|512" for kind in KINDS for name in MAPS),
     *(f"heads|{kind}|angular_hybrid|{n}" for kind in ("training", "inference") for n in (1, 8)),
@@ -61,21 +66,29 @@ def _ms(checkout: Checkout, case: str, calls: int) -> float:
 
 
 def measure(before: Path, after: Path, cases: Sequence[str], rounds: int) -> dict[str, Any]:
-    """Return the fastest time of each case before and after, milliseconds."""
+    """Return the fastest times of each case and their quartiles, before and after, milliseconds."""
     both = Checkout(before, TIMED), Checkout(after, TIMED)
-    found: dict[str, Any] = {}
+    times: dict[str, dict[str, list[float]]] = {}
     try:
         first = {case: max(_ms(checkout, case, 1) for checkout in both) for case in cases}
         calls = {case: max(1, round(ROUND_MS / max(first[case], 1e-3))) for case in cases}
         for _ in tqdm(range(rounds), unit="round"):
             for case in cases:
                 for checkout, key in zip(both, ("before_ms", "after_ms"), strict=True):
-                    row = found.setdefault(case, {})
-                    row[key] = min(row.get(key, math.inf), _ms(checkout, case, calls[case]))
+                    row = times.setdefault(case, {})
+                    row.setdefault(key, []).append(_ms(checkout, case, calls[case]))
     finally:
         for checkout in both:
             checkout.close()
-    return found
+    return {
+        case: {key: min(each) for key, each in row.items()}
+        | {key.replace("_ms", "_quartiles_ms"): _quartiles(each) for key, each in row.items()}
+        for case, row in times.items()
+    }
+
+
+def _quartiles(times: Sequence[float]) -> list[float]:
+    return statistics.quantiles(times, n=4, method="inclusive") if len(times) > 1 else [*times] * 3
 
 
 def report(found: dict[str, Any]) -> Lines:

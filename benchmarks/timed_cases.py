@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import cache, partial
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ MAPS: dict[str, dict[str, Any]] = {
     },
     "elu": {"name": "elu", "num_features": 1},
 }  # fmt: skip
-EXACT = "exact, fused"
+EXACT, PEER = "exact, fused", "performer_pytorch"
 DECISIONS = 250
 """Before `act` is timed: then it may be compiled."""
 
@@ -51,6 +52,9 @@ def attends(kind: str, name: str, length: str) -> Call:
     if name == EXACT:
         fused = nn.functional.scaled_dot_product_attention
         return partial(fused, x, y, v, is_causal=kind == "causal", scale=1.0)
+    if name == PEER:
+        library: Any = import_module(PEER)
+        return partial(library.FastAttention(DIM, 256, causal=kind == "causal"), x, y, v)
     return partial(_map(name, DIM).attend, x, y, v, causal=kind == "causal")
 
 

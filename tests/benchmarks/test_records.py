@@ -25,6 +25,7 @@ from training.analysis.intervals import mean_interval
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS, RECORDS = ROOT / "docs" / "results", ROOT / "docs" / "records"
 PAGES = {
+    "attention_before_after": "attention.md",
     "place_memory": "memory.md",
     "place_memory_width": "place_memory.md",
     "same_keys": "place_memory.md",
@@ -249,8 +250,7 @@ def coupling_costs(results: Any) -> Rows:
 
 def attention_speed(results: Any) -> Rows:
     names = {
-        "FAVOR+ m=256": "FAVOR+ 256", "OPRF m=256": "OPRF 256",
-        "angular hybrid m=n=8": "angular 8x8", "angular hybrid m=n=4": "angular 4x4",
+        "FAVOR+ m=256": "FAVOR+ 256", "angular hybrid m=n=8": "angular 8x8",
         "performer-pytorch m=256": "performer-pytorch 256",
         "fast-transformers m=256": "fast-transformers 256",
         "scaled_dot_product_attention": "exact (fused)",
@@ -259,8 +259,22 @@ def attention_speed(results: Any) -> Rows:
         rows = {r["length"]: r["ms"] for r in results[kind]}
         for name, label in names.items():
             yield (label + more,), [rows[length][name] for length in (512, 2048, 4096, 16384)]
-    for name, parts in results["parts"].items():
+    for name in ("FAVOR+ m=256", "angular hybrid m=n=8"):
+        parts = results["parts"][name]
         yield (f"{names[name]}, parts",), [parts[key] for key in ("features", "values", "scores")]
+
+
+def attention_before_after(results: Any) -> Rows:
+    """Medians before and after, by length."""
+    names = {
+        "FAVOR+ m=256": "FAVOR+ 256", "hybrid m=n=8": "angular 8x8",
+        "exact, fused": "exact (fused)", "performer_pytorch": "performer-pytorch 256",
+    }  # fmt: skip
+    for kind in ("bidirectional", "causal"):
+        for name, label in names.items():
+            cases = [results.get(f"attends|{kind}|{name}|{n}") for n in (512, 2048, 8192, 16384)]
+            keys = ("before_quartiles_ms", "after_quartiles_ms")
+            yield (label, kind), [case[key][1] for case in cases if case for key in keys]
 
 
 def generate_speed(results: Any) -> Rows:
@@ -350,7 +364,7 @@ PRINTED = {
         resultants, couplings, max_error, bandwidths, cooccurrence, classification,
         classification_10000, hybrid_bases, error_per_flop, compositional, place_memory,
         place_memory_width, same_keys, memory_over_time, coupling_costs, attention_speed,
-        generate_speed, compiled_speed, sklearn_speed, felt_ground,
+        attention_before_after,        generate_speed, compiled_speed, sklearn_speed, felt_ground,
         felt_memories, felt_networks, felt_patches, public_tasks,
     )
 }  # fmt: skip
