@@ -222,10 +222,17 @@ def _batches(tokens: Prepared, width: int) -> Iterator[Prepared]:
 
 
 def causal_form(
-    features: StreamedMap, tokens: Prepared, state: LinearAttentionState | None = None
+    features: StreamedMap,
+    tokens: Prepared,
+    state: LinearAttentionState | None = None,
+    *,
+    in_turn: bool = True,
 ) -> tuple[Tensor, LinearAttentionState]:
-    """Causal attention, including the keys in `state`: outputs (..., L, dv) and the next state."""
-    if not some_at_once(features, tokens):
+    """Causal attention, including the keys in `state`: outputs (..., L, dv) and the next state.
+
+    in_turn: whether long sequences may be processed some at a time.
+    """
+    if not in_turn or not some_at_once(features, tokens):
         queries, keys = blocks(features, tokens, chunk_rows(tokens.x))
         return causal_blocks(queries, keys, features.signed, state)
     before = None if state is None else [entry.flatten(0, -3) for entry in state]

@@ -44,7 +44,7 @@ from attention.options import check_count, check_generator, check_two_of
 from attention.precision import full_precision
 from attention.relative import largest_entry
 from attention.running import running_max
-from attention.streaming import Prepared, of_sequences, some_at_once
+from attention.streaming import Prepared, causal_form, of_sequences, some_at_once
 from attention.tracing import may_write
 
 
@@ -188,7 +188,8 @@ class BipolarHybrid(FeatureMap):
     def causal(self, tokens: Prepared) -> Tensor:
         if self._known() and compiled.attention_applies(*tokens[:3], self.weight):
             return self._compiled_attention(tokens, causal=True)
-        return super().causal(tokens)
+        # Some sequences at a time are not faster: features are cheap beside their products.
+        return causal_form(self, tokens, in_turn=False)[0]
 
     def fit(self, x: Tensor, y: Tensor) -> Self:
         """Fit both bases and the coefficient to queries x and keys y (..., d)."""
