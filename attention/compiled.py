@@ -4,7 +4,7 @@ The forward and the backward pass compute features in blocks that stay in the ca
 (`attention.compiled_kernels`), and save queries, keys and one sum per feature, instead of features
 of all tokens. Results and gradients are those of plain PyTorch to about 1e-6 of the largest, which
 is the order of rounding errors in either. A sequence's result does not depend on its batch. Without
-gradients, attention by an angular hybrid is compiled, too.
+gradients, attention by these maps is compiled, too, except by `trig`.
 
 It applies on the CPU in float32, for token scores up to 16 dimensions. Compilers, exports, traces,
 transforms such as `torch.vmap`, and second derivatives use plain PyTorch. The environment variable
@@ -174,6 +174,11 @@ def _operators() -> Any:
         f"bool causal) -> ({results})"
     )
     library.impl("attend_signs", _recorded_attention, "CPU")
+    library.define(
+        f"attend_positive(Tensor x, Tensor y, Tensor values, Tensor hidden, {of_map}, "
+        "bool causal) -> (Tensor, Tensor)"
+    )
+    library.impl("attend_positive", _recorded_positive, "CPU")
     _libraries.append(library)
     return torch.ops.foveate
 
@@ -220,6 +225,24 @@ def attend_signs(
         visible: (..., S, 1), or None if all keys are.
         owner, describe, sources: as in `token_scores`.
     """
+    leading, rows = _flat(x, y, values, visible)
+    arguments = _arguments(owner, describe, sources)
+    if torch.jit.is_tracing():
+        run = _operators().attend_signs
+        numerator, *others = run(*rows, *arguments.tensors, causal)
+    else:
+        numerator, *others = _attention(*rows, given=arguments, causal=causal)
+    return Read(
+        numerator.reshape(*leading, *fixed_shape(numerator)[-2:]),
+        *(tensor.reshape(*leading, -1, 1) for tensor in others),
+    )
+
+
+def _flat(
+    x: Tensor, y: Tensor, values: Tensor, visible: Tensor | None
+) -> tuple[list[int], tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Leading dimensions, and x (N, L, d), y (N, S, d), values (N, S, dv) and hidden keys (N, S),
+    or (N, 0) if none is."""
     *leading, _, _ = fixed_shape(x)
     images = math.prod(leading)
     x, y, values = (
@@ -229,16 +252,7 @@ def attend_signs(
         hidden = torch.zeros(images, 0, dtype=torch.bool)
     else:
         hidden = ~visible.expand(*leading, -1, -1).reshape(images, -1)
-    arguments = _arguments(owner, describe, sources)
-    if torch.jit.is_tracing():
-        run = _operators().attend_signs
-        numerator, *others = run(x, y, values, hidden, *arguments.tensors, causal)
-    else:
-        numerator, *others = _attention(x, y, values, hidden, arguments, causal)
-    return Read(
-        numerator.reshape(*leading, *fixed_shape(numerator)[-2:]),
-        *(tensor.reshape(*leading, -1, 1) for tensor in others),
-    )
+    return leading, (x, y, values, hidden)
 
 
 def _attention(
@@ -258,6 +272,47 @@ def _recorded_attention(
     x: Tensor, y: Tensor, values: Tensor, hidden: Tensor, *of_map: Any
 ) -> tuple[Tensor, ...]:
     return _attention(x, y, values, hidden, _Arguments(_Tensors(*of_map[:-1])), of_map[-1])
+
+
+def attend_positive(
+    x: Tensor,
+    y: Tensor,
+    values: Tensor,
+    visible: Tensor | None,
+    owner: nn.Module,
+    describe: Callable[[], Described],
+    sources: tuple[Tensor, ...],
+    *,
+    causal: bool,
+) -> tuple[Tensor, Tensor]:
+    """Numerators (..., L, dv) and denominators (..., L, 1), in units of `products.key_unit`, of
+    attention by positive features without gradients. Arguments are those of `attend_signs`."""
+    leading, rows = _flat(x, y, values, visible)
+    arguments = _arguments(owner, describe, sources)
+    if torch.jit.is_tracing():
+        run = _operators().attend_positive
+        numerator, denominator = run(*rows, *arguments.tensors, causal)
+    else:
+        numerator, denominator = _positive(*rows, given=arguments, causal=causal)
+    numerator = numerator.reshape(*leading, *fixed_shape(numerator)[-2:])
+    return numerator, denominator.reshape(*leading, -1, 1)
+
+
+def _positive(
+    x: Tensor, y: Tensor, values: Tensor, hidden: Tensor, given: "_Arguments", causal: bool
+) -> tuple[Tensor, Tensor]:
+    images, length, _ = x.shape
+    out = values.new_zeros(images, length, values.shape[-1]), values.new_zeros(images, length)
+    work = given.work(x, y)
+    _run("attend_positive", (x, y, values, hidden), [*given.arrays, causal], out, *work)
+    return out
+
+
+def _recorded_positive(
+    x: Tensor, y: Tensor, values: Tensor, hidden: Tensor, *of_map: Any
+) -> tuple[Tensor, Tensor]:
+    given = _Arguments(_Tensors(*of_map[:-1]))
+    return _positive(x, y, values, hidden, given, of_map[-1])
 
 
 class _Scores(torch.autograd.Function):

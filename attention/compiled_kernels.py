@@ -1,4 +1,4 @@
-"""Token scores, their gradients and attention of angular hybrids, compiled by Numba.
+"""Token scores, their gradients and attention, compiled by Numba.
 
 Imported by `attention.compiled` alone. Compiled functions call each other, so they are in one file,
 as Numba's cache requires.
@@ -1126,3 +1126,226 @@ def causal_signs(
                 fk, key_signs, values, image, start, count, order, ends, sorted_f, sorted_rows,
                 sums, norms,
             )  # fmt: skip
+
+
+_KEY_UNIT = np.float32(72 * np.log(2))  # of sums over keys: that of `attention.products`
+
+
+@_fast
+def _key_logarithms(
+    tokens: Array, image: int, start: int, count: int, rows: Array, biases: Array, head: int,
+    exponent: float, constant: float, hidden: NDArray[np.bool_], X: Array, H: Array, P: Array,
+    scales: Array,
+) -> None:  # fmt: skip
+    """P: logarithms of the features of a block of keys, tokens last; -inf for hidden ones. scales:
+    the largest of each token. X (d, 128) is used as memory."""
+    d, size = tokens.shape[2], rows.shape[1]
+    for j in range(_B):
+        H[j] = -np.inf
+        scales[j] = -np.inf
+    for j in range(count):
+        square = _ZERO
+        for k in range(d):
+            square += tokens[image, start + j, k] * tokens[image, start + j, k]
+        if hidden.shape[1] == 0 or not hidden[image, start + j]:
+            H[j] = exponent * square + constant
+    for k in range(d):
+        for j in range(count):
+            X[k, j] = tokens[image, start + j, k]
+        for j in range(count, _B):
+            X[k, j] = _ZERO
+    flat, flat_x, flat_p = rows.reshape(-1), X.reshape(-1), P.reshape(-1)
+    for i in range(0, size, _ROWS):
+        for j in range(0, _B, _TILE):
+            _set_tile(flat, (head * size + i) * d, d, 1, flat_x, j, _B, flat_p, i * _B + j, _B, d)
+    for i in range(biases.shape[1]):
+        bias = biases[head, i]
+        for j in range(_B):
+            P[i, j] += bias + H[j]
+            scales[j] = max(scales[j], P[i, j])
+
+
+@_fast
+def _query_features(
+    tokens: Array, image: int, start: int, count: int, columns: Array, biases: Array, head: int,
+    X: Array, P: Array,
+) -> None:  # fmt: skip
+    """P: features of a block of queries, tokens first, the largest of each token 1."""
+    d, size, features = tokens.shape[2], columns.shape[2], biases.shape[1]
+    for j in range(count):
+        for k in range(d):
+            X[j, k] = tokens[image, start + j, k]
+    for j in range(count, _B):
+        for k in range(d):
+            X[j, k] = _ZERO
+    flat_x, flat, flat_p = X.reshape(-1), columns.reshape(-1), P.reshape(-1)
+    for i in range(0, size, _TILE):
+        for j in range(0, _B, _ROWS):
+            at = head * d * size + i
+            _set_tile(flat_x, j * d, d, 1, flat, at, size, flat_p, j * size + i, size, d)
+    for j in range(_B):
+        largest = P[j, 0] + biases[head, 0]
+        for i in range(features):
+            P[j, i] += biases[head, i]
+            largest = max(largest, P[j, i])
+        for i in range(features):
+            P[j, i] = _exp(P[j, i] - largest)
+        for i in range(features, size):
+            P[j, i] = _ZERO
+
+
+@_fast
+def attend_positive(
+    x: Array,
+    y: Array,
+    values: Array,
+    hidden: NDArray[np.bool_],
+    weight: Array,
+    kinds: NDArray[np.int64],
+    exponents: Array,
+    constants: Array,
+    taus: Array,
+    C: Array,
+    causal: bool,
+    out: Array,
+    denominator: Array,
+) -> None:
+    """Attention by positive features, of all keys or of those up to each query.
+
+    Args:
+        x, y, values, hidden, weight, kinds, exponents, constants: as in `attend_signs`, for one
+            base of positive or hyperbolic features.
+        taus, C: not used.
+        causal: whether blocks of 128 keys are summed after their queries have read the sums of
+            earlier blocks; within a block products of all pairs are then formed.
+        out, denominator: numerators (N, L, dv) and denominators (N, L), zeros, in units of
+            `attention.products.key_unit`.
+    """
+    images, heads, m = x.shape[0], weight.shape[0], weight.shape[2]
+    d, dv = x.shape[2], values.shape[2]
+    features = 2 * m if kinds[0] == HYPERBOLIC else m
+    size, width = (features + _TILE - 1) // _TILE * _TILE, (dv + _TILE - 1) // _TILE * _TILE
+    rows, columns = np.zeros((heads, size, d), np.float32), np.zeros((heads, d, size), np.float32)
+    biases = np.empty((heads, features), np.float32)
+    for head in range(heads):
+        for i in range(features):
+            sign = _ONE if i < m else -_ONE
+            biases[head, i] = sign * weight[head, 0, i % m, weight.shape[3] - 1]
+            for k in range(d):
+                rows[head, i, k] = sign * weight[head, 0, i % m, k]
+                columns[head, k, i] = rows[head, i, k]
+    Q, K, H = np.empty((_B, d), np.float32), np.empty((d, _B), np.float32), np.empty(_B, np.float32)
+    phi_q, phi_k = np.empty((_B, size), np.float32), np.zeros((size, _B), np.float32)
+    scales, units, W = np.empty(_B, np.float32), np.empty(_B, np.float32), np.empty(_B, np.float32)
+    own, result = np.zeros((_B, width), np.float32), np.empty((_B, width), np.float32)
+    A = np.empty((_B, _B), np.float32)
+    sums, norms = np.empty((size, width), np.float32), np.empty((size, 1), np.float32)
+    flat_q, flat_k, flat_a = phi_q.reshape(-1), phi_k.reshape(-1), A.reshape(-1)
+    flat_own, flat_result, flat_sums = own.reshape(-1), result.reshape(-1), sums.reshape(-1)
+    for image in range(images):
+        head = image % heads
+        unit = _LOWEST_SCALE
+        sums[:] = _ZERO
+        norms[:] = _ZERO
+        for start in range(0, y.shape[1], _B):
+            count = min(_B, y.shape[1] - start)
+            _key_logarithms(
+                y, image, start, count, rows, biases, head, exponents[0], constants[0], hidden, K,
+                H, phi_k, scales,
+            )  # fmt: skip
+            largest = unit
+            for j in range(count):
+                largest = max(largest, scales[j])
+            for j in range(_B):
+                # In causal attention each key is in its own unit, so that no bit of a query's
+                # result depends on later keys.
+                units[j] = scales[j] if causal and scales[j] > _LOWEST_SCALE else largest
+                W[j] = units[j] - _KEY_UNIT
+            for i in range(features):
+                for j in range(_B):
+                    phi_k[i, j] = _exp(phi_k[i, j] - W[j])
+            for j in range(count):
+                for c in range(dv):
+                    own[j, c] = values[image, start + j, c]
+            for j in range(count, _B):
+                for c in range(dv):
+                    own[j, c] = _ZERO
+            if causal:
+                _query_features(x, image, start, count, columns, biases, head, Q, phi_q)
+                running = unit
+                for i in range(0, count, _ROWS):
+                    for c in range(0, width, _TILE):
+                        _set_tile(
+                            flat_q, i * size, size, 1, flat_sums, c, width,
+                            flat_result, i * width + c, width, size,
+                        )  # fmt: skip
+                    for j in range(0, i + _ROWS, _TILE):
+                        _set_tile(
+                            flat_q, i * size, size, 1, flat_k, j, _B, flat_a, i * _B + j, _B, size
+                        )  # fmt: skip
+                    for r in range(min(_ROWS, count - i)):
+                        last = i + r
+                        if units[last] > running and scales[last] > _LOWEST_SCALE:
+                            running = units[last]
+                            for j in range(last):
+                                W[j] = _exp(units[j] - running)
+                        shown = scales[last] > _LOWEST_SCALE
+                        W[last] = _exp(units[last] - running) if shown else _ZERO
+                        kept, total = _exp(unit - running), _ZERO
+                        for t in range(features):
+                            total += phi_q[last, t] * norms[t, 0]
+                        total *= kept
+                        for j in range(last + 1):
+                            A[last, j] *= W[j]
+                            total += A[last, j]
+                        for j in range(last + 1, _B):
+                            A[last, j] = _ZERO
+                        denominator[image, start + last] = total
+                        for c in range(dv):
+                            result[last, c] *= kept
+                    for c in range(0, width, _TILE):
+                        _add_tile(
+                            flat_a, i * _B, _B, 1, flat_own, c, width, flat_result, i * width + c,
+                            width, i + _ROWS,
+                        )  # fmt: skip
+                for i in range(count):
+                    for c in range(dv):
+                        out[image, start + i, c] = result[i, c]
+                largest = running
+            if largest > unit:
+                factor = _exp(unit - largest)
+                unit = largest
+                _scale(sums, factor)
+                _scale(norms, factor)
+            for t in range(features):
+                total = _ZERO
+                if causal:
+                    for j in range(count):
+                        phi_k[t, j] *= W[j]
+                for j in range(count):
+                    total += phi_k[t, j]
+                norms[t, 0] += total
+            for t in range(0, features, _ROWS):
+                for c in range(0, width, _TILE):
+                    _add_tile(
+                        flat_k, t * _B, _B, 1, flat_own, c, width, flat_sums, t * width + c, width,
+                        count,
+                    )  # fmt: skip
+        if causal:
+            continue
+        for start in range(0, x.shape[1], _B):
+            count = min(_B, x.shape[1] - start)
+            _query_features(x, image, start, count, columns, biases, head, Q, phi_q)
+            for c in range(0, width, _TILE):
+                for j in range(0, count, _ROWS):
+                    _set_tile(
+                        flat_q, j * size, size, 1, flat_sums, c, width, flat_result, j * width + c,
+                        width, size,
+                    )  # fmt: skip
+            for j in range(count):
+                total = _ZERO
+                for t in range(features):
+                    total += phi_q[j, t] * norms[t, 0]
+                denominator[image, start + j] = total
+                for c in range(dv):
+                    out[image, start + j, c] = result[j, c]

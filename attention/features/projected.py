@@ -9,6 +9,7 @@ from torch import Tensor
 
 from attention import compiled
 from attention.components import EXPONENTIALS, PROJECTION, component
+from attention.denominators import divide
 from attention.features.base import FeatureMap, ScaledFeatures
 from attention.features.vectors import check_named, coupling_name, redraw_vectors
 from attention.joining import joined
@@ -17,6 +18,7 @@ from attention.onednn import matmul
 from attention.options import check_dtype, check_seed
 from attention.precision import full_precision
 from attention.projections import resolve_projection
+from attention.streaming import Prepared, of_sequences, some_at_once
 
 
 class ProjectedFeatures(FeatureMap):
@@ -155,6 +157,39 @@ class ProjectedFeatures(FeatureMap):
         sources = tuple(self.buffers())
         describe = partial(self._described, omega)
         return compiled.token_scores(x, y, self, describe, sources, super().token_scores)
+
+    def bidirectional(self, tokens: Prepared) -> Tensor:
+        if self._is_compiled(tokens):
+            return self._compiled_attention(tokens, causal=False)
+        return super().bidirectional(tokens)
+
+    def causal(self, tokens: Prepared) -> Tensor:
+        if self._is_compiled(tokens):
+            return self._compiled_attention(tokens, causal=True)
+        return super().causal(tokens)
+
+    def _is_compiled(self, tokens: Prepared) -> bool:
+        if torch.compiler.is_compiling() or self.omega is None:
+            return False
+        known = vars(type(self)).get("compiled_as") in ("positive", "hyperbolic")
+        return known and compiled.attention_applies(*tokens[:3], self.omega)
+
+    def _compiled_attention(self, tokens: Prepared, causal: bool) -> Tensor:
+        attended = partial(self._compiled_sequences, causal=causal)
+        if torch.get_num_threads() == 1 and some_at_once(self, tokens):
+            return of_sequences(self, tokens, attended)
+        return attended(tokens)
+
+    def _compiled_sequences(self, tokens: Prepared, causal: bool) -> Tensor:
+        """Attention by positive features without gradients."""
+        omega = self.omega
+        assert omega is not None
+        numerator, denominator = compiled.attend_positive(
+            self.prepare("queries", tokens.x, omega), self.prepare("keys", tokens.y, omega),
+            tokens.values, tokens.visible, self, partial(self._described, omega),
+            tuple(self.buffers()), causal=causal,
+        )  # fmt: skip
+        return divide(numerator, denominator, signed=False)
 
     def _described(self, omega: Tensor) -> compiled.Described:
         """Describe the map to `attention.compiled`."""

@@ -112,10 +112,13 @@ def test_exponentials_leave_the_range_as_in_pytorch(monkeypatch):
     assert torch.equal(found.isinf(), torch.tensor([True, True, False, False]))
 
 
-HYBRIDS: list[dict[str, Any]] = [
-    {"num_lambda_features": 8},
-    {"num_lambda_features": 1, "base": ("oprf", "trig")},
-    {"num_lambda_features": 5, "base": ("positive", "trig"), "shared_projections": False},
+ATTENDED: list[tuple[str, dict[str, Any]]] = [
+    ("positive", {}),
+    ("hyperbolic", {}),
+    ("oprf", {"A": -0.1}),
+    ("angular_hybrid", {"num_lambda_features": 8}),
+    ("angular_hybrid", {"num_lambda_features": 1, "base": ("oprf", "trig")}),
+    ("angular_hybrid", {"base": ("positive", "trig"), "shared_projections": False}),
 ]
 
 
@@ -126,6 +129,7 @@ def same_attention(
     kernels, used = compiled._kernels(), []
     with torch.no_grad(), monkeypatch.context() as patched:
         name = "causal_signs" if options.get("causal") else "attend_signs"
+        name = name if fm.signed else "attend_positive"
         run = getattr(kernels, name)
         patched.setattr(compiled, "LEAST_LENGTH", 0)
         patched.setattr(kernels, name, lambda *given: used.append(run(*given)))
@@ -133,13 +137,13 @@ def same_attention(
         patched.setenv("FOVEATE_NUMBA", "0")
         expected = fm.attend(x, y, v, **options)
     assert used
-    return relative_error(found, expected)
+    return relative_error(found, expected) if expected.any() else float(found.abs().max())
 
 
 @pytest.mark.parametrize(
-    ("options", "kernel", "heads", "lengths", "dim", "values", "masked", "causal"),
+    ("case", "kernel", "heads", "lengths", "dim", "values", "masked", "causal"),
     pairwise(
-        HYBRIDS,
+        ATTENDED,
         ["softmax", "gaussian"],
         [None, 2],
         [(1, 1), (3, 130), (130, 3), (700, 600)],
@@ -149,33 +153,38 @@ def same_attention(
         [False, True],
     ),
 )
-def test_attention_of_angular_hybrids(
-    options, kernel, heads, lengths, dim, values, masked, causal, monkeypatch
+def test_attention_is_that_of_pytorch(
+    case, kernel, heads, lengths, dim, values, masked, causal, monkeypatch
 ):
-    fm = feature_map("angular_hybrid", dim, 7, kernel=kernel, heads=heads, **options)
+    name, options = case
+    fm = feature_map(name, dim, 7, kernel=kernel, heads=heads, **options)
     lengths = (lengths[1],) * 2 if causal else lengths
     x, y = drawn(3, 2, lengths[0], dim), drawn(3, 2, lengths[1], dim, seed=1)
     v = 1 + 0.3 * tokens(3, 2, lengths[1], values, seed=2)
     mask = None
     if masked:
         mask = tokens(3, 1, lengths[1], seed=3) > 0
-        mask[..., 0] = True
+        mask[..., 0] = not causal  # the first causal query sees no key
+        mask[0, :, 128:256] = False
     error = same_attention(fm, 0.5 * x, 0.5 * y, v, monkeypatch, key_mask=mask, causal=causal)
     assert error < 1e-5
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_attention_of_keys_that_grow(causal, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "causal"), pairwise(["positive", "angular_hybrid"], [False, True])
+)
+def test_attention_of_keys_that_grow(name, causal, monkeypatch):
     """Sums are then in new units."""
-    fm = feature_map("angular_hybrid", 4, 6)
+    fm = feature_map(name, 4, 6)
     x, y = drawn(900, 4, length=0.5), drawn(900, 4, seed=1) * torch.linspace(0.1, 5, 900)[:, None]
     v = 1 + tokens(900, 3, seed=2).abs()
     assert same_attention(fm, x, y, v, monkeypatch, causal=causal) < 1e-4
 
 
 @torch.no_grad()
-def test_later_keys_change_no_bit_of_causal_attention():
-    fm = feature_map("angular_hybrid", 4, 6)
+@pytest.mark.parametrize("name", ["positive", "angular_hybrid"])
+def test_later_keys_change_no_bit_of_causal_attention(name):
+    fm = feature_map(name, 4, 6)
     x, y, v = drawn(700, 4, length=0.5), drawn(700, 4, seed=1), tokens(700, 3, seed=2)
     expected = fm.attend(x, y, v, causal=True)
     y, v = y.clone(), v.clone()
@@ -183,6 +192,17 @@ def test_later_keys_change_no_bit_of_causal_attention():
     v[333:] = 1e6
     assert torch.equal(fm.attend(x, y, v, causal=True)[:333], expected[:333])
     assert torch.equal(fm.attend(x[:333], y[:333], v[:333], causal=True), expected[:333])
+
+
+@torch.no_grad()
+def test_denominators_that_count_as_zero_are_those_of_pytorch(monkeypatch):
+    """Long queries and keys are large at different random vectors."""
+    fm = feature_map("positive", 4, 8)
+    x, y = drawn(600, 4, length=40.0), drawn(1, 4, seed=1, length=40.0).expand(600, 4)
+    found = fm.attend(x, y, torch.ones(600, 2))
+    monkeypatch.setenv("FOVEATE_NUMBA", "0")
+    assert_close(found, fm.attend(x, y, torch.ones(600, 2)))
+    assert 0 < int((found == 0).sum()) < found.numel()
 
 
 def test_second_derivatives_and_batched_gradients(monkeypatch):
