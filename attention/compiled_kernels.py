@@ -561,6 +561,26 @@ def _project_rows(
             P[i, j] = Y[j, i] + biases[head, i]
 
 
+_BLOCKS = 64
+"""Number of blocks of 128 keys that are summed before their sums are added to those of all."""
+
+
+@_fast
+def _flush(sums: Array, total: Array) -> None:
+    """Add sums to the total and begin anew: long sums in one float32 lose digits."""
+    for r in range(sums.shape[0]):
+        for q in range(sums.shape[1]):
+            total[r, q] += sums[r, q]
+            sums[r, q] = _ZERO
+
+
+@_fast
+def _added(sums: Array, total: Array, out: Array) -> None:
+    for r in range(sums.shape[0]):
+        for q in range(sums.shape[1]):
+            out[r, q] = total[r, q] + sums[r, q]
+
+
 @_fast
 def _scale(rows: Array, factor: np.float32) -> None:
     for r in range(rows.shape[0]):
@@ -866,13 +886,14 @@ def attend_signs(
     norms = np.empty((groups * patterns, width), np.float32)
     table, norm_table = np.empty_like(sums), np.empty_like(norms)
     total = np.empty(width * columns, np.float32)
+    all_sums, all_norms = np.empty_like(sums), np.empty_like(norms)
     signs, order = np.empty((groups, _LONG), np.int64), np.empty(_LONG, np.int64)
     ends, none = np.empty(patterns, np.int64), np.zeros((images, 0), np.bool_)
     for image in range(images):
         head = image % heads
         unit, heavy = _LOWEST_SCALE, _ZERO
-        sums[:] = _ZERO
-        norms[:] = _ZERO
+        for zeros in (sums, norms, all_sums, all_norms):
+            zeros[:] = _ZERO
         for side in range(2):
             tokens = y if side == 0 else x
             for start in range(0, tokens.shape[1], _LONG):
@@ -893,8 +914,8 @@ def attend_signs(
                             factor = _exp(unit - largest)
                             unit = largest
                             heavy *= factor
-                            _scale(sums, factor)
-                            _scale(norms, factor)
+                            for each in (sums, norms, all_sums, all_norms):
+                                _scale(each, factor)
                             _scale(f[:at], factor)
                             _scale(squares[:, :at], factor * factor)
                         for j in range(_B):
@@ -915,6 +936,9 @@ def attend_signs(
                         f, signs, values, image, start, length, order, ends, sorted_f, sorted_rows,
                         sums, norms,
                     )  # fmt: skip
+                    if start // _B % _BLOCKS + length // _B >= _BLOCKS:
+                        _flush(sums, all_sums)
+                        _flush(norms, all_norms)
                 else:
                     for j in range(length):
                         square = _ZERO
@@ -927,8 +951,10 @@ def attend_signs(
                     )  # fmt: skip
             if side == 0:
                 mass[image], reference[image] = heavy, unit
-                _tables(sums, columns, bits, C, head, total, table)
-                _tables(norms, 1, bits, C, head, total, norm_table)
+                _flush(sums, all_sums)
+                _flush(norms, all_norms)
+                _tables(all_sums, columns, bits, C, head, total, table)
+                _tables(all_norms, 1, bits, C, head, total, norm_table)
 
 
 @_fast
@@ -1024,13 +1050,15 @@ def causal_signs(
     norms = np.empty((groups * patterns, width), np.float32)
     table, norm_table = np.empty_like(sums), np.empty_like(norms)
     total = np.empty(width * columns, np.float32)
+    all_sums, all_norms = np.empty_like(sums), np.empty_like(norms)
+    both_sums, both_norms = np.empty_like(sums), np.empty_like(norms)
     flat_a, flat_own, flat_rows = A.reshape(-1), own.reshape(-1), sorted_rows.reshape(-1)
     none = np.zeros((images, 0), np.bool_)
     for image in range(images):
         head = image % heads
         unit, heavy = _LOWEST_SCALE, _ZERO
-        sums[:] = _ZERO
-        norms[:] = _ZERO
+        for zeros in (sums, norms, all_sums, all_norms):
+            zeros[:] = _ZERO
         for start in range(0, x.shape[1], _B):
             count = min(_B, x.shape[1] - start)
             _project_rows(y, image, start, count, transposed, biases, head, X, Y, P, H)
@@ -1066,8 +1094,10 @@ def causal_signs(
                     square += squares[base, j]
                 size[image, start + j] = np.sqrt(square * np.float32(n + 1))
             if start > 0:
-                _tables(sums, columns, bits, C, head, total, table)
-                _tables(norms, 1, bits, C, head, total, norm_table)
+                _added(sums, all_sums, both_sums)
+                _added(norms, all_norms, both_norms)
+                _tables(both_sums, columns, bits, C, head, total, table)
+                _tables(both_norms, 1, bits, C, head, total, norm_table)
                 _read(
                     fq, query_signs, image, start, count, order, ends, sorted_f, sorted_rows, table,
                     norm_table, out, denominator,
@@ -1114,8 +1144,8 @@ def causal_signs(
                 factor = _exp(unit - running)
                 unit = running
                 heavy *= factor
-                _scale(sums, factor)
-                _scale(norms, factor)
+                for each in (sums, norms, all_sums, all_norms):
+                    _scale(each, factor)
             for j in range(count):
                 key_norms[j] *= W[j]
                 for t in range(width):
@@ -1126,6 +1156,9 @@ def causal_signs(
                 fk, key_signs, values, image, start, count, order, ends, sorted_f, sorted_rows,
                 sums, norms,
             )  # fmt: skip
+            if start // _B % _BLOCKS == _BLOCKS - 1:
+                _flush(sums, all_sums)
+                _flush(norms, all_norms)
 
 
 _KEY_UNIT = np.float32(72 * np.log(2))  # of sums over keys: that of `attention.products`
@@ -1239,14 +1272,17 @@ def attend_positive(
     scales, units, W = np.empty(_B, np.float32), np.empty(_B, np.float32), np.empty(_B, np.float32)
     own, result = np.zeros((_B, width), np.float32), np.empty((_B, width), np.float32)
     A = np.empty((_B, _B), np.float32)
+    all_sums, all_norms = np.empty((size, width), np.float32), np.empty((size, 1), np.float32)
+    both_sums, both_norms = np.empty_like(all_sums), np.empty_like(all_norms)
     sums, norms = np.empty((size, width), np.float32), np.empty((size, 1), np.float32)
     flat_q, flat_k, flat_a = phi_q.reshape(-1), phi_k.reshape(-1), A.reshape(-1)
     flat_own, flat_result, flat_sums = own.reshape(-1), result.reshape(-1), sums.reshape(-1)
+    flat_both = both_sums.reshape(-1)
     for image in range(images):
         head = image % heads
         unit = _LOWEST_SCALE
-        sums[:] = _ZERO
-        norms[:] = _ZERO
+        for zeros in (sums, norms, all_sums, all_norms):
+            zeros[:] = _ZERO
         for start in range(0, y.shape[1], _B):
             count = min(_B, y.shape[1] - start)
             _key_logarithms(
@@ -1272,11 +1308,13 @@ def attend_positive(
                     own[j, c] = _ZERO
             if causal:
                 _query_features(x, image, start, count, columns, biases, head, Q, phi_q)
+                _added(sums, all_sums, both_sums)
+                _added(norms, all_norms, both_norms)
                 running = unit
                 for i in range(0, count, _ROWS):
                     for c in range(0, width, _TILE):
                         _set_tile(
-                            flat_q, i * size, size, 1, flat_sums, c, width,
+                            flat_q, i * size, size, 1, flat_both, c, width,
                             flat_result, i * width + c, width, size,
                         )  # fmt: skip
                     for j in range(0, i + _ROWS, _TILE):
@@ -1293,7 +1331,7 @@ def attend_positive(
                         W[last] = _exp(units[last] - running) if shown else _ZERO
                         kept, total = _exp(unit - running), _ZERO
                         for t in range(features):
-                            total += phi_q[last, t] * norms[t, 0]
+                            total += phi_q[last, t] * both_norms[t, 0]
                         total *= kept
                         for j in range(last + 1):
                             A[last, j] *= W[j]
@@ -1315,8 +1353,8 @@ def attend_positive(
             if largest > unit:
                 factor = _exp(unit - largest)
                 unit = largest
-                _scale(sums, factor)
-                _scale(norms, factor)
+                for each in (sums, norms, all_sums, all_norms):
+                    _scale(each, factor)
             for t in range(features):
                 total = _ZERO
                 if causal:
@@ -1331,21 +1369,26 @@ def attend_positive(
                         flat_k, t * _B, _B, 1, flat_own, c, width, flat_sums, t * width + c, width,
                         count,
                     )  # fmt: skip
+            if start // _B % _BLOCKS == _BLOCKS - 1:
+                _flush(sums, all_sums)
+                _flush(norms, all_norms)
         if causal:
             continue
+        _added(sums, all_sums, both_sums)
+        _added(norms, all_norms, both_norms)
         for start in range(0, x.shape[1], _B):
             count = min(_B, x.shape[1] - start)
             _query_features(x, image, start, count, columns, biases, head, Q, phi_q)
             for c in range(0, width, _TILE):
                 for j in range(0, count, _ROWS):
                     _set_tile(
-                        flat_q, j * size, size, 1, flat_sums, c, width, flat_result, j * width + c,
+                        flat_q, j * size, size, 1, flat_both, c, width, flat_result, j * width + c,
                         width, size,
                     )  # fmt: skip
             for j in range(count):
                 total = _ZERO
                 for t in range(features):
-                    total += phi_q[j, t] * norms[t, 0]
+                    total += phi_q[j, t] * both_norms[t, 0]
                 denominator[image, start + j] = total
                 for c in range(dv):
                     out[image, start + j, c] = result[j, c]
