@@ -503,10 +503,7 @@ def _tile(adds: bool) -> Any:
             cells = [(r, part) for r in range(_ROWS) for part in range(_COLUMNS)]
             sums = {cell: cgutils.alloca_once(builder, vector) for cell in cells}
             for r, part in cells:
-                start = ir.Constant(vector, [0.0] * _LANES)
-                if adds:
-                    start = builder.load(place(c, row(ci, cr, r), part), align=4)
-                builder.store(start, sums[r, part])
+                builder.store(ir.Constant(vector, [0.0] * _LANES), sums[r, part])
             zeros = ir.Constant(ir.VectorType(ir.IntType(32), _LANES), [0] * _LANES)
             nothing = ir.Constant(vector, ir.Undefined)
             with cgutils.for_range(builder, count) as loop:
@@ -522,7 +519,10 @@ def _tile(adds: bool) -> Any:
                         total = builder.fadd(builder.load(sums[r, part]), product)
                         builder.store(total, sums[r, part])
             for r, part in cells:
-                builder.store(builder.load(sums[r, part]), place(c, row(ci, cr, r), part), align=4)
+                to, total = place(c, row(ci, cr, r), part), builder.load(sums[r, part])
+                if adds:  # the terms first: a long sum would lose digits of each
+                    total = builder.fadd(builder.load(to, align=4), total)
+                builder.store(total, to, align=4)
             return context.get_dummy_value()
 
         return signature, code
@@ -785,9 +785,12 @@ def _absorb(
                         flat_rows, first * columns + c, columns,
                         flat_sums, (bucket * width + t) * columns + c, columns, last - first,
                     )  # fmt: skip
-            for k in range(first, last):
+            for k in range(first + 1, last):
                 for t in range(width):
-                    norms[bucket, t] += sorted_f[k, t]
+                    sorted_f[first, t] += sorted_f[k, t]
+            if first < last:
+                for t in range(width):
+                    norms[bucket, t] += sorted_f[first, t]
             first = last
 
 

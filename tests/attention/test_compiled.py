@@ -195,6 +195,18 @@ def test_later_keys_change_no_bit_of_causal_attention(name):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize(
+    ("name", "causal"), pairwise(["hyperbolic", "angular_hybrid"], [False, True])
+)
+def test_long_sums_keep_five_digits(name, causal):
+    fm = feature_map(name, 2, 4)
+    keys, values = torch.zeros(30000, 2), torch.full((30000, 1), 0.7)
+    queries = keys if causal else keys[:3]
+    output = fm.attend(queries, keys, values, causal=causal)
+    assert relative_error(output, torch.full_like(output, 0.7)) < 1e-5
+
+
+@torch.no_grad()
 def test_denominators_that_underflow_give_zeros(monkeypatch):
     """Long queries and keys are large at different random vectors."""
     fm = feature_map("positive", 4, 8)
