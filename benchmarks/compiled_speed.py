@@ -29,8 +29,8 @@ MAPS: dict[str, dict[str, int | str]] = {
     "trig, m = 128": {"name": "trig", "num_features": 128},
     HYBRID: {"name": "angular_hybrid", "num_features": 8, "num_lambda_features": 8},
 }
-SLOW_MS = 2000.0
-"""A call that takes longer is timed once."""
+EXACT_LENGTH = 2048
+"""Largest number of tokens for which exact attention is timed, too."""
 DECISIONS, IMAGES, LENGTHS = (384, 1536), 256, (512, 2048, 8192)
 REPEATED = 20
 """Decisions that are timed together."""
@@ -115,10 +115,10 @@ def measure(arguments: Arguments) -> Rows:
         for kind, length, name in cases:
             call = functions[kind](name, length)
             calls = {"plain": _switched(call, False), "compiled": _switched(call, True)}
-            if kind.endswith("attention"):
+            if kind.endswith("attention") and length <= EXACT_LENGTH:
                 calls["exact"] = functions[kind](EXACT, length)
             count = REPEATED if kind == "decision" else 1
-            found = in_turn(calls, lambda ms: 1 if ms > SLOW_MS else arguments.calls)
+            found = in_turn(calls, arguments.calls)
             times = {key: [ms / count for ms in some] for key, some in found.items()}
             ratios = [a / b for a, b in zip(times["plain"], times["compiled"], strict=True)]
             row: Row = {"case": f"{kind}, {length} tokens", "map": name}
