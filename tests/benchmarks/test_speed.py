@@ -114,11 +114,9 @@ def test_compiled_speed(tmp_path, monkeypatch):
     words = ["--quick", "--calls", "3", "--out", str(tmp_path)]
     assert compiled_speed.main(words) == 0
     rows = json.loads((tmp_path / "compiled_speed.json").read_text())["results"]
-    assert [row["case"].partition(",")[0] for row in rows] == [
-        *["decision"] * 4,
-        "update",
-        "attention",
-    ]
+    kinds = [row["case"].partition(",")[0] for row in rows]
+    attended = ["attention", "attention", "causal attention", "causal attention"]
+    assert kinds == [*["decision"] * 4, "update", *attended]
     assert all(row["lower"] <= row["ratio"] <= row["upper"] for row in rows)
     assert "FOVEATE_NUMBA" not in os.environ
 
