@@ -135,7 +135,7 @@ def measure(arguments: Arguments) -> Rows:
 
 def show(results: Rows) -> Lines:
     """A row for each case, and the time of compiled attention as a share of exact attention's."""
-    yield from figure.table(results, COLUMNS, 24, 22, 9, 9, 17, 12)
+    yield from figure.table(results, COLUMNS, 30, 22, 9, 9, 17, 12)
     for row in results:
         if "exact_ms" in row:
             share = row["compiled_ms"] / row["exact_ms"]
