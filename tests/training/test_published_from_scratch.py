@@ -54,3 +54,16 @@ def test_rows(page):
     assert min(one.success for one in results.by_seed(DENSE).values()) >= 0.8
     for one in rows():
         assert one in page, one
+
+
+def test_rows_of_evolution_strategies(page):
+    name, variant = f"{NAME}_es", "linear map"
+    _, results = published(name)
+    scores = results.scores(variant)
+    assert scores.success == 0
+    columns = read_metrics(unpacked(name) / "runs" / f"{slug(variant)}-s0").columns
+    for first, last in ((1, 10), (11, 20), (21, 30), (31, 40), (41, 53)):
+        parts = ("reward_mean", "distance_m_mean", "center_distance_m")
+        means = [f"{np.mean(columns[part][first - 1 : last]):.2f}" for part in parts]
+        steps = f"{int(columns['env_steps'][last - 1]):,}"
+        assert row(f"{first}-{last}", steps, *means) in page
