@@ -64,6 +64,9 @@ MEMORIES = {
     "none": grid_of(kind=("none",)),
     "exact": grid_of(kind=("exact",), kappa=(6.0, 12.0, 24.0, 48.0)),
     "leader": grid_of(kind=("leader",), capacity=(32,), threshold=(0.7, 0.8, 0.85, 0.9, 0.95)),
+    "leader, 14 prototypes": grid_of(
+        kind=("leader",), capacity=(14,), threshold=(0.7, 0.8, 0.85, 0.9, 0.95)
+    ),
     "linear, delta, quadratic": grid_of(
         feature_map=("quadratic",), num_features=(10_000,), kappa=(4.0, 16.0, 64.0), rate=_RATES
     ),
