@@ -21,6 +21,7 @@ from envs.car_racing.config import CarRacingConfig
 from envs.settings import read_settings
 from envs.stepping_stones import SteppingStonesConfig
 from tests.envs.episodes import expert, fingerprint, fresh_fingerprint, parts, random, still
+from training.io.config import description
 
 
 class World(NamedTuple):
@@ -288,7 +289,7 @@ def test_a_setting_beyond_its_bounds_or_of_another_kind_is_one_sentence(config):
 def test_every_setting_is_documented_and_the_guide_gives_its_defaults(config):
     documented = config.__pydantic_fields__
     assert set(documented) == {field.name for field in fields(config)}
-    assert all(field.description for field in documented.values())
+    assert all(description(config, name) for name in documented)
     if config in PAGES:
         guide = Path(__file__).parents[2] / "docs" / "guide" / f"{PAGES[config]}.md"
         section = guide.read_text().partition("# Settings\n")[2].partition("\n#")[0]

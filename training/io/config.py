@@ -286,7 +286,7 @@ def describe(cls: Any, prefix: str = "") -> str:
     return "\n".join(f"  {head}{which}\n      {text}" for head, which, text in found)
 
 
-def _description(cls: Any, name: str) -> str:
+def description(cls: Any, name: str) -> str:
     """The description of a field, or the text under it, possibly of a base class of `cls`."""
     for base in cls.__mro__:
         field = _fields(base).get(name)
@@ -345,7 +345,7 @@ def _described(cls: Any, prefix: str, defaults: Any) -> list[tuple[str, str, str
             found.append((head, which + own, text))
         if not members:
             shown = "" if field.is_required() else f" = {json.dumps(default, default=str)}"
-            text = " ".join(_description(cls, name).split())
+            text = " ".join(description(cls, name).split())
             allowed = _type_name(field.annotation) + _limits(field.metadata)
             found.append((f"{prefix}{name}{shown}   [{allowed}]", "", text))
     return found
