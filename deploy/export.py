@@ -261,7 +261,7 @@ def _report(found: Any, recurrent: bool, weights: str, outside: str) -> int:
     print(
         f"the model is not the policy: {found.beyond} of {found.decisions} decisions differ by "
         f"more than {LARGEST:g} of half the action's range, and are no ties: the policy does not "
-        "act so where its observation is a few roundings off",
+        "act so where its observation and state are a few roundings off",
         file=sys.stderr,
     )
     return 1

@@ -6,8 +6,8 @@ difference belongs to that decision alone.
 A policy that selects, such as pixels by their scores, can be close to another selection: two
 scores may be so close that the order of a sum decides. Such a decision is a tie. It is recognised
 by the backward error of the model: the policy itself decides as the model did, within tolerance,
-if its observation is changed by a few roundings (Higham, Accuracy and Stability of Numerical
-Algorithms, 2002, section 1.5).
+if its observation and recurrent state are changed by a few roundings (Higham, Accuracy and
+Stability of Numerical Algorithms, 2002, section 1.5).
 """
 
 import statistics
@@ -55,7 +55,7 @@ class Parity:
     tie: float = 0.0
     """Largest difference of an action or state there."""
     roundings: float = 0.0
-    """The most that an observation there had to be off, in roundings of each of its numbers."""
+    """The most that an observation and state there had to be off, in roundings of each number."""
     policy_ms: list[float] = field(default_factory=list)
     """CPU time of each decision of the policy in PyTorch, in this thread."""
     model_ms: list[float] = field(default_factory=list)
@@ -86,7 +86,7 @@ def ties(found: Parity) -> str:
     return (
         f"beside them {found.ties} {'are ties' if several else 'is a tie'}, where model and policy "
         f"differ by up to {found.tie:.1e}: the policy itself decides as the model where its "
-        f"observation is {found.roundings:g} roundings off"
+        f"observation and state are {found.roundings:g} roundings off"
     )
 
 
@@ -193,14 +193,15 @@ def _passing(port: Port, space: Any) -> Port:
 def _roundings_off(
     step: Step, inputs: Mapping[str, Tensor], found: Mapping[str, Tensor]
 ) -> float | None:
-    """By how many roundings the observation's numbers must be off for the policy itself to decide
-    as the model did; None if no draw, up to 8 roundings, does so."""
+    """By how many roundings the numbers of observation and state must be off for the policy itself
+    to decide as the model did; None if no draw, up to 8 roundings, does so."""
     for roundings in _ROUNDINGS:
         for draw in range(_DRAWS):
             generator = torch.Generator().manual_seed(draw)
-            nudged = dict(inputs)
-            for name in step.parts:
-                nudged[name] = _off(inputs[name], roundings, generator)
+            nudged = {
+                name: given if name == NOISE else _off(given, roundings, generator)
+                for name, given in inputs.items()
+            }
             with torch.no_grad():
                 own = dict(zip(step.outputs, step(*nudged.values()), strict=True))
             if max(_differences(step, found, own).values()) <= LARGEST:

@@ -57,7 +57,7 @@ WORLDS: dict[str, dict[str, Any]] = {
     "smooth": {"world": "smooth", "strip_tiles": 32, "strip_s": 6.5, "row_m": 16.0},
 }
 """Two tiles of each kind lie on the trial strip."""
-OWN: dict[str, Row] = dict.fromkeys(("conjunctions", "smooth"), {"careful_m": 4.6})
+OWN: dict[str, Row] = {world: {"careful_m": 4.6} for world in ("conjunctions", "smooth")}
 """Settings of the policy in a world: there the strip is twice as long."""
 CONTROLS = ("oracle", "depth only", "random")
 _RATES = (0.5, 0.8, 1.0)
