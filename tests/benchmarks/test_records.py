@@ -259,9 +259,6 @@ def attention_speed(results: Any) -> Rows:
         rows = {r["length"]: r["ms"] for r in results[kind]}
         for name, label in names.items():
             yield (label + more,), [rows[length][name] for length in (512, 2048, 4096, 16384)]
-    for name in ("FAVOR+ m=256", "angular hybrid m=n=8"):
-        parts = results["parts"][name]
-        yield (f"{names[name]}, parts",), [parts[key] for key in ("features", "values", "scores")]
 
 
 def attention_before_after(results: Any) -> Rows:
