@@ -173,12 +173,12 @@ def _operators() -> Any:
         f"attend_signs(Tensor x, Tensor y, Tensor values, Tensor hidden, {of_map}, "
         f"bool causal) -> ({results})"
     )
-    library.impl("attend_signs", _recorded_attention, "CPU")
+    library.impl("attend_signs", _recorded(_signs), "CPU")
     library.define(
         f"attend_positive(Tensor x, Tensor y, Tensor values, Tensor hidden, {of_map}, "
         "bool causal) -> (Tensor, Tensor)"
     )
-    library.impl("attend_positive", _recorded_positive, "CPU")
+    library.impl("attend_positive", _recorded(_positive), "CPU")
     _libraries.append(library)
     return torch.ops.foveate
 
@@ -225,24 +225,17 @@ def attend_signs(
         visible: (..., S, 1), or None if all keys are.
         owner, describe, sources: as in `token_scores`.
     """
-    leading, rows = _flat(x, y, values, visible)
     arguments = _arguments(owner, describe, sources)
-    if torch.jit.is_tracing():
-        run = _operators().attend_signs
-        numerator, *others = run(*rows, *arguments.tensors, causal)
-    else:
-        numerator, *others = _attention(*rows, given=arguments, causal=causal)
-    return Read(
-        numerator.reshape(*leading, *fixed_shape(numerator)[-2:]),
-        *(tensor.reshape(*leading, -1, 1) for tensor in others),
-    )
+    return Read(*_attended("attend_signs", _signs, x, y, values, visible, arguments, causal))
 
 
-def _flat(
-    x: Tensor, y: Tensor, values: Tensor, visible: Tensor | None
-) -> tuple[list[int], tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Leading dimensions, and x (N, L, d), y (N, S, d), values (N, S, dv) and hidden keys (N, S),
-    or (N, 0) if none is."""
+def _attended(
+    name: str, run: "_Attention", x: Tensor, y: Tensor, values: Tensor, visible: Tensor | None,
+    given: "_Arguments", causal: bool,
+) -> list[Tensor]:  # fmt: skip
+    """What `run`, or where it is traced the operator `name`, returns for x (N, L, d), y (N, S, d),
+    values (N, S, dv) and hidden keys (N, S), or (N, 0) if none is, with the leading dimensions of
+    x."""
     *leading, _, _ = fixed_shape(x)
     images = math.prod(leading)
     x, y, values = (
@@ -252,10 +245,18 @@ def _flat(
         hidden = torch.zeros(images, 0, dtype=torch.bool)
     else:
         hidden = ~visible.expand(*leading, -1, -1).reshape(images, -1)
-    return leading, (x, y, values, hidden)
+    if torch.jit.is_tracing():
+        operator = getattr(_operators(), name)
+        numerator, *others = operator(x, y, values, hidden, *given.tensors, causal)
+    else:
+        numerator, *others = run(x, y, values, hidden, given, causal)
+    return [
+        numerator.reshape(*leading, *fixed_shape(numerator)[-2:]),
+        *(tensor.reshape(*leading, -1, 1) for tensor in others),
+    ]
 
 
-def _attention(
+def _signs(
     x: Tensor, y: Tensor, values: Tensor, hidden: Tensor, given: "_Arguments", causal: bool
 ) -> tuple[Tensor, ...]:
     """The entries of `Read` for x (N, L, d), y (N, S, d), values (N, S, dv) and hidden (N, S)."""
@@ -266,12 +267,6 @@ def _attention(
     name = "causal_signs" if causal else "attend_signs"
     _run(name, (x, y, values, hidden), [*given.arrays, BITS], out, *given.work(x, y))
     return tuple(out)
-
-
-def _recorded_attention(
-    x: Tensor, y: Tensor, values: Tensor, hidden: Tensor, *of_map: Any
-) -> tuple[Tensor, ...]:
-    return _attention(x, y, values, hidden, _Arguments(_Tensors(*of_map[:-1])), of_map[-1])
 
 
 def attend_positive(
@@ -287,15 +282,11 @@ def attend_positive(
 ) -> tuple[Tensor, Tensor]:
     """Numerators (..., L, dv) and denominators (..., L, 1), in units of `products.key_unit`, of
     attention by positive features without gradients. Arguments are those of `attend_signs`."""
-    leading, rows = _flat(x, y, values, visible)
-    arguments = _arguments(owner, describe, sources)
-    if torch.jit.is_tracing():
-        run = _operators().attend_positive
-        numerator, denominator = run(*rows, *arguments.tensors, causal)
-    else:
-        numerator, denominator = _positive(*rows, given=arguments, causal=causal)
-    numerator = numerator.reshape(*leading, *fixed_shape(numerator)[-2:])
-    return numerator, denominator.reshape(*leading, -1, 1)
+    given = _arguments(owner, describe, sources)
+    numerator, denominator = _attended(
+        "attend_positive", _positive, x, y, values, visible, given, causal
+    )
+    return numerator, denominator
 
 
 def _positive(
@@ -308,11 +299,18 @@ def _positive(
     return out
 
 
-def _recorded_positive(
-    x: Tensor, y: Tensor, values: Tensor, hidden: Tensor, *of_map: Any
-) -> tuple[Tensor, Tensor]:
-    given = _Arguments(_Tensors(*of_map[:-1]))
-    return _positive(x, y, values, hidden, given, of_map[-1])
+_Attention = Callable[[Tensor, Tensor, Tensor, Tensor, "_Arguments", bool], tuple[Tensor, ...]]
+
+
+def _recorded(run: _Attention) -> Callable[..., tuple[Tensor, ...]]:
+    """`run` as an operator, whose arguments are tensors."""
+
+    def operator(
+        x: Tensor, y: Tensor, values: Tensor, hidden: Tensor, *of_map: Any
+    ) -> tuple[Tensor, ...]:
+        return run(x, y, values, hidden, _Arguments(_Tensors(*of_map[:-1])), of_map[-1])
+
+    return operator
 
 
 class _Scores(torch.autograd.Function):

@@ -119,6 +119,6 @@ def divide(numerator: Tensor, denominator: Tensor, signed: bool) -> Tensor:
 
 def bounded(output: Tensor, largest_value: Tensor) -> Tensor:
     """Clip the output, possibly in place, to +-largest_value, which broadcasts with it."""
-    room = output if may_write(output, largest_value) else None
-    below = torch.minimum(output, largest_value, out=room)
-    return torch.maximum(below, -largest_value, out=room)
+    out = output if may_write(output, largest_value) else None
+    below = torch.minimum(output, largest_value, out=out)
+    return torch.maximum(below, -largest_value, out=out)

@@ -31,28 +31,28 @@ class Rows:
     def __init__(self, count: int) -> None:
         self._count, self._filled = count, 0
         self._blocks: list[Tensor] = []
-        self._room: Tensor | None = None
+        self._joined: Tensor | None = None
 
     def add(self, block: Tensor) -> None:
         rows = block.shape[-2]
         if not self._filled and rows < self._count and may_write(block):
-            self._room = block.new_empty((*block.shape[:-2], self._count, block.shape[-1]))
-        if self._room is None:
+            self._joined = block.new_empty((*block.shape[:-2], self._count, block.shape[-1]))
+        if self._joined is None:
             self._blocks.append(block)
         else:
-            self._room.narrow(-2, self._filled, rows).copy_(block)
+            self._joined.narrow(-2, self._filled, rows).copy_(block)
         self._filled += rows
 
     def next(self, like: Tensor, width: int) -> Tensor:
         """Return the place of the next block (..., rows, width), which the caller fills, for a
         tensor (..., rows, 1). Without autograd only."""
         rows = like.shape[-2]
-        if self._room is None:
-            self._room = like.new_empty((*like.shape[:-2], self._count, width))
-        place = self._room.narrow(-2, self._filled, rows)
+        if self._joined is None:
+            self._joined = like.new_empty((*like.shape[:-2], self._count, width))
+        place = self._joined.narrow(-2, self._filled, rows)
         self._filled += rows
         return place
 
     def whole(self) -> Tensor:
         """Return all rows."""
-        return joined(self._blocks, -2) if self._room is None else self._room
+        return joined(self._blocks, -2) if self._joined is None else self._joined

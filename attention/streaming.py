@@ -193,9 +193,19 @@ def of_sequences(
         for some in tokens
     ]
     outputs = tokens.values.new_empty(*leading, length, tokens.values.shape[-1])
-    for room, *some in zip(outputs.flatten(0, -3).split(size), *apart, strict=False):
-        room.copy_(attended(Prepared(*some)))
+    for output, *some in zip(outputs.flatten(0, -3).split(size), *apart, strict=False):
+        output.copy_(attended(Prepared(*some)))
     return outputs
+
+
+def compiled_attention(
+    features: StreamedMap, tokens: Prepared, attended: Callable[[Prepared], Tensor]
+) -> Tensor:
+    """Apply a compiled function to sequences one after the other, or, if there are threads, to all
+    of them at the same time."""
+    if torch.get_num_threads() == 1 and some_at_once(features, tokens):
+        return of_sequences(features, tokens, attended)
+    return attended(tokens)
 
 
 def _batches(tokens: Prepared, width: int) -> Iterator[Prepared]:
@@ -291,9 +301,9 @@ def _exponentials(phi: Logarithms) -> tuple[Features, Tensor]:
             logarithms = phi.logarithms - largest
             return Features(logarithms.exp(), logarithms), log_scale
         # `exp2` takes a quarter of the time of `exp`, a thirtieth for subnormal results.
-        room = phi.logarithms if phi.own and may_write(phi.logarithms, largest) else None
-        scaled = torch.add(-LOG2_E * largest, phi.logarithms, alpha=LOG2_E, out=room)
-        if room is not None:
+        out = phi.logarithms if phi.own and may_write(phi.logarithms, largest) else None
+        scaled = torch.add(-LOG2_E * largest, phi.logarithms, alpha=LOG2_E, out=out)
+        if out is not None:
             return Features(scaled.exp2_()), log_scale
         return Features(scaled.exp2(), phi.logarithms - largest), log_scale
 

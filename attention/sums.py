@@ -205,16 +205,16 @@ class LongSum:
         of_sequences = queries, keys.mT, weighted, (starts - ends).exp(), products, values
         # The sums before some chunks, which fit the cache: their own sums, to which those of
         # earlier ones are added.
-        room = values.new_empty(min(TOGETHER, count) + 1, *values.shape[1:])
+        buffer = values.new_empty(min(TOGETHER, count) + 1, *values.shape[1:])
         for *of_chunks, total in zip(*of_sequences, strict=True):
             parts = zip(*(t.split(TOGETHER) for t in of_chunks), strict=True)
             for phi_q, phi_k, given, kept, out in parts:
-                sums = room[: len(out) + 1].unbind(0)
+                sums = buffer[: len(out) + 1].unbind(0)
                 sums[0].copy_(total)
-                torch.bmm(phi_k, given, out=room[1 : len(sums)])
+                torch.bmm(phi_k, given, out=buffer[1 : len(sums)])
                 for past, now, factor in zip(sums, sums[1:], kept.unbind(0), strict=False):
                     now.addcmul_(past, factor)
-                torch.bmm(phi_q, room[: len(out)], out=out)
+                torch.bmm(phi_q, buffer[: len(out)], out=out)
                 total.copy_(sums[-1])
         # The other sums are small: products with the factors between the ends of any two chunks.
         factors = (scales.flatten(1).unsqueeze(1) - scales.flatten(1).unsqueeze(2)).clamp_max_(0)

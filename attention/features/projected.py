@@ -18,7 +18,7 @@ from attention.onednn import matmul
 from attention.options import check_dtype, check_seed
 from attention.precision import full_precision
 from attention.projections import resolve_projection
-from attention.streaming import Prepared, of_sequences, some_at_once
+from attention.streaming import Prepared, compiled_attention
 
 
 class ProjectedFeatures(FeatureMap):
@@ -160,12 +160,12 @@ class ProjectedFeatures(FeatureMap):
 
     def bidirectional(self, tokens: Prepared) -> Tensor:
         if self._is_compiled(tokens):
-            return self._compiled_attention(tokens, causal=False)
+            return compiled_attention(self, tokens, partial(self._compiled, causal=False))
         return super().bidirectional(tokens)
 
     def causal(self, tokens: Prepared) -> Tensor:
         if self._is_compiled(tokens):
-            return self._compiled_attention(tokens, causal=True)
+            return compiled_attention(self, tokens, partial(self._compiled, causal=True))
         return super().causal(tokens)
 
     def _is_compiled(self, tokens: Prepared) -> bool:
@@ -174,13 +174,7 @@ class ProjectedFeatures(FeatureMap):
         known = vars(type(self)).get("compiled_as") in ("positive", "hyperbolic")
         return known and compiled.attention_applies(*tokens[:3], self.omega)
 
-    def _compiled_attention(self, tokens: Prepared, causal: bool) -> Tensor:
-        attended = partial(self._compiled_sequences, causal=causal)
-        if torch.get_num_threads() == 1 and some_at_once(self, tokens):
-            return of_sequences(self, tokens, attended)
-        return attended(tokens)
-
-    def _compiled_sequences(self, tokens: Prepared, causal: bool) -> Tensor:
+    def _compiled(self, tokens: Prepared, causal: bool) -> Tensor:
         """Attention by positive features without gradients."""
         omega = self.omega
         assert omega is not None

@@ -44,7 +44,7 @@ from attention.options import check_count, check_generator, check_two_of
 from attention.precision import full_precision
 from attention.relative import largest_entry
 from attention.running import running_max
-from attention.streaming import Prepared, causal_form, of_sequences, some_at_once
+from attention.streaming import Prepared, causal_form, compiled_attention
 from attention.tracing import may_write
 
 
@@ -180,14 +180,14 @@ class BipolarHybrid(FeatureMap):
     def bidirectional(self, tokens: Prepared) -> Tensor:
         """Like `FeatureMap.bidirectional`, without outer products for values with dv < T."""
         if self._known() and compiled.attention_applies(*tokens[:3], self.weight):
-            return self._compiled_attention(tokens, causal=False)
+            return compiled_attention(self, tokens, partial(self._compiled, causal=False))
         if tokens.values.shape[-1] < sum(self._widths):
             return factored_attention(partial(self._factors, dim=-1), self.coefficients, tokens)
         return outer_attention(partial(self._factors, dim=-2), self.coefficients, tokens)
 
     def causal(self, tokens: Prepared) -> Tensor:
         if self._known() and compiled.attention_applies(*tokens[:3], self.weight):
-            return self._compiled_attention(tokens, causal=True)
+            return compiled_attention(self, tokens, partial(self._compiled, causal=True))
         # Some sequences at a time are not faster: features are cheap beside their products.
         return causal_form(self, tokens, in_turn=False)[0]
 
@@ -276,15 +276,8 @@ class BipolarHybrid(FeatureMap):
             return False
         return vars(type(self)).get("compiled_as") == "signs"
 
-    def _compiled_attention(self, tokens: Prepared, causal: bool) -> Tensor:
-        """Attention without gradients, of sequences one after the other, or at the same time if
-        there are threads."""
-        attended = partial(self._compiled_sequences, causal=causal)
-        if torch.get_num_threads() == 1 and some_at_once(self, tokens):
-            return of_sequences(self, tokens, attended)
-        return attended(tokens)
-
-    def _compiled_sequences(self, tokens: Prepared, causal: bool) -> Tensor:
+    def _compiled(self, tokens: Prepared, causal: bool) -> Tensor:
+        """Attention without gradients."""
         read = compiled.attend_signs(
             self.prepare("queries", tokens.x, self.weight),
             self.prepare("keys", tokens.y, self.weight),
@@ -361,12 +354,12 @@ class BipolarHybrid(FeatureMap):
         projections = bases[0][1]
         if dim == -1 or not may_write(projections):
             return torch.cat([part for base, *given in bases for part in base.parts(*given)], dim)
-        room = projections.new_empty(
+        features = projections.new_empty(
             (*projections.shape[:-2], sum(self._widths), projections.shape[-1])
         )
-        for (base, *given), out in zip(bases, room.split(self._widths, -2), strict=True):
+        for (base, *given), out in zip(bases, features.split(self._widths, -2), strict=True):
             base.write(out, *given)
-        return room
+        return features
 
     def _factors(self, u: Tensor, dim: int) -> Factors:
         """Compute f and r of queries or keys (..., L, d), with one scale per token for both bases.

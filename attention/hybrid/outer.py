@@ -97,7 +97,7 @@ class _Outer:
         for part in slices(rho.shape[-1], self._rows if reused else None):
             left, right = rho[..., part].unsqueeze(-2), features[..., part].unsqueeze(-3)
             if reused:
-                product = torch.mul(left, right, out=self._room(left, right))
+                product = torch.mul(left, right, out=self._buffer(left, right))
             else:
                 product = left * right
             yield part, product.flatten(-3, -2)
@@ -120,9 +120,9 @@ class _Outer:
         count = rho.shape[-2] * features.shape[-2]
         sums = v.new_zeros(*v.shape[:-2], count, v.shape[-1]) if total is None else total
         each = self._each(rho, features), v.flatten(0, -3), sums.flatten(0, -3)
-        for one, values, room in zip(*each, strict=True):
+        for one, values, own in zip(*each, strict=True):
             for part, product in one:
-                room += matmul(product, values[part])
+                own += matmul(product, values[part])
         return sums
 
     def read(
@@ -136,8 +136,8 @@ class _Outer:
         for one, total, out, below, most in zip(self._each(rho, features), *each, strict=True):
             for part, product in one:
                 # The division follows, as it is slow on transposed rows.
-                room = out[part].copy_(matmul(product.mT, total)).div_(below[part])
-                bounded(room, most)
+                result = out[part].copy_(matmul(product.mT, total)).div_(below[part])
+                bounded(result, most)
 
     def _each(self, rho: Tensor, features: Tensor) -> Iterator[Iterator[tuple[slice, Tensor]]]:
         """Yield the blocks of each sequence."""
@@ -155,7 +155,7 @@ class _Outer:
         alike = total.shape == added.shape
         return total.add_(added) if alike and may_write(total, product, values) else total + added
 
-    def _room(self, left: Tensor, right: Tensor) -> Tensor:
+    def _buffer(self, left: Tensor, right: Tensor) -> Tensor:
         """Return memory for left * right, contiguous for a block of any length."""
         shape = (*right.shape[:-3], left.shape[-3], *right.shape[-2:])
         if left.shape[:-3] != right.shape[:-3]:
