@@ -101,6 +101,8 @@ def in_site(markdown: str, source: str, page: str) -> str:
             return link[0]  # MkDocs says what leads nowhere
         where = site_path(path)
         if where is not None:
+            where, _, start = where.partition("#")
+            anchor = anchor or (f"#{start}" if start else "")
             return f"{image}[{text}]({relpath(where, dirname(page) or '.')}{anchor})"
         return text if path in text else f"{text} (`{path}`)"
 
