@@ -38,6 +38,8 @@ class FeltGroundConfig:
     """Set of 24 textures that pictures choose from; the two share no pattern."""
     strip_tiles: int = Field(default=16, ge=2, le=512)
     """Tiles of the trial strip; all kinds lie on it, as equally often as possible."""
+    labels_change: bool = False
+    """Whether the false kinds are drawn anew half-way along the trial strip; not of smooth."""
     tile_m: tuple[float, float] = (0.12, 0.18)
     """Range of tile lengths along the direction of travel, metres."""
     false_share: float = Field(default=0.5, ge=0, le=1)
@@ -68,12 +70,13 @@ class FeltGroundConfig:
     def without_effect(self) -> list[str]:
         """Settings without effect in this world."""
         own = {
-            "vectors": ("kinds", "dim", "tile_noise", "pixel_noise"),
-            "conjunctions": ("kinds", "dim", "parts", "tile_noise", "pixel_noise"),
-            "pictures": ("kinds", "textures", "pixel_noise"),
+            "vectors": ("kinds", "labels_change", "dim", "tile_noise", "pixel_noise"),
+            "conjunctions": ("kinds", "labels_change", "dim", "parts", "tile_noise", "pixel_noise"),
+            "pictures": ("kinds", "labels_change", "textures", "pixel_noise"),
             "smooth": ("dim", "factors", "pixel_noise"),
         }.get(self.world, ())
-        every = ["kinds", "dim", "parts", "factors", "textures", "tile_noise", "pixel_noise"]
+        every = ["kinds", "labels_change", "dim", "parts", "factors", "textures", "tile_noise",
+                 "pixel_noise"]  # fmt: skip
         if not self.is_on:
             every = [part.name for part in fields(self) if part.name != "world"]
         return [f"felt_ground.{name}" for name in every if name not in own]
@@ -93,10 +96,12 @@ class FeltGroundConfig:
                 f"felt_ground.kinds must be at most the {most} appearances of {self.world}, got "
                 f"{self.kinds}"
             )
-        if self.world not in ("none", "smooth") and self.strip_tiles < self.kinds:
+        least = self.kinds * (2 if self.labels_change else 1)
+        if self.world not in ("none", "smooth") and self.strip_tiles < least:
+            where = "each half of the trial strip" if self.labels_change else "the trial strip"
             raise ValueError(
-                f"felt_ground.strip_tiles must be at least the {self.kinds} kinds, which all lie "
-                f"on the trial strip, got {self.strip_tiles}"
+                f"felt_ground.strip_tiles must be at least {least}, as all {self.kinds} kinds lie "
+                f"on {where}, got {self.strip_tiles}"
             )
         if self.world == "pictures" and find_spec("cv2") is None:
             raise ValueError(

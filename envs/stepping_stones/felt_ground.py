@@ -169,10 +169,15 @@ class _KindsWorld:
 
     def __init__(self, felt: FeltGroundConfig, rng: np.random.Generator) -> None:
         self._felt, self._rng = felt, rng
-        kinds = felt.kinds
-        self._false = np.zeros(kinds, bool)
-        self._false[rng.permutation(kinds)[: kinds // 2]] = True
+        self._false = self._labels()
         self._looks = self._drawn()
+
+    def _labels(self) -> NDArray[np.bool_]:
+        """Whether each kind is false."""
+        kinds = self._felt.kinds
+        false = np.zeros(kinds, bool)
+        false[self._rng.permutation(kinds)[: kinds // 2]] = True
+        return false
 
     def _drawn(self) -> NDArray[Any]:
         """Appearance of each kind."""
@@ -187,7 +192,16 @@ class _KindsWorld:
         return _unit(rng.standard_normal((kinds, felt.dim)))
 
     def strip(self) -> list[Tile]:
-        kinds, count = self._felt.kinds, self._felt.strip_tiles
+        count = self._felt.strip_tiles
+        if not self._felt.labels_change:
+            return self._stretch(count)
+        first = self._stretch(count // 2)
+        self._false = self._labels()
+        return first + self._stretch(count - count // 2)
+
+    def _stretch(self, count: int) -> list[Tile]:
+        """Tiles of all kinds, as equally often as possible."""
+        kinds = self._felt.kinds
         rounds = [self._rng.permutation(kinds) for _ in range(-(-count // kinds))]
         return [self._tile(int(kind)) for kind in np.concatenate(rounds)[:count]]
 

@@ -7,7 +7,9 @@ terrains of training (`--tuning`): those of least log loss on the tiles beyond a
 what was felt until then, with the two numbers that turn a read into a risk. Then every memory walks
 the same unseen terrains; all else of the policy is equal. Controls: the oracle, which knows the
 tiles; steps without an offset, all that depth says here; and random offsets, both steered by the
-true position. Interrupted, the command resumes at the next walk. Intervals are 95 %, over terrains.
+true position. On curves, noise, samples or the number of kinds change while memories keep the
+settings tuned for that world; where labels change, they are tuned anew. Interrupted, the command
+resumes at the next walk. Intervals are 95 %, over terrains.
 """
 
 import dataclasses
@@ -25,6 +27,7 @@ from torch import Tensor
 
 import envs
 import policies
+from envs.stepping_stones.felt_config import FeltGroundConfig
 from experiments import figure
 from experiments.felt_ground import felt_memories, felt_networks
 from experiments.felt_ground.felt_memories import grid_of
@@ -33,6 +36,7 @@ from experiments.figure import Arguments, Lines, Row, Rows
 from policies.felt_ground.config import FeltGroundPolicyConfig
 from policies.felt_ground.memories import FeltMemory, felt_memory
 from policies.felt_ground.memory_config import FeltMemoryConfig
+from policies.felt_ground.policy import key_dim
 from training.analysis.arguments import EVALUATION_SEED, positive
 from training.analysis.intervals import mean_interval, share_interval
 from training.collect.episode import run_episode
@@ -44,21 +48,28 @@ SETTINGS: dict[str, Any] = {
     "cameras": ("front",),
     "front_camera": {"pitch_deg": 45},
 }
-WORLDS: dict[str, dict[str, Any]] = {
-    "vectors": {"world": "vectors", "kinds": 8},
-    "conjunctions": {
-        "world": "conjunctions",
-        "kinds": 16,
-        "strip_tiles": 32,
-        "strip_s": 6.5,
-        "row_m": 16.0,
-    },
-    "pictures": {"world": "pictures", "kinds": 8, "textures": "unseen"},
-    "smooth": {"world": "smooth", "strip_tiles": 32, "strip_s": 6.5, "row_m": 16.0},
+
+
+def with_strip(tiles: int) -> Row:
+    """Settings of a trial strip of so many tiles; its time is in proportion."""
+    return {"strip_tiles": tiles, "strip_s": 7 / 32 * tiles - 0.5, "row_m": 8.0 + tiles / 4}
+
+
+WORLDS: dict[str, Row] = {
+    "vectors": {"world": "vectors", "kinds": 8, **with_strip(16)},
+    "conjunctions": {"world": "conjunctions", "kinds": 16, **with_strip(32)},
+    "pictures": {"world": "pictures", "kinds": 8, "textures": "unseen", **with_strip(16)},
+    "smooth": {"world": "smooth", **with_strip(32)},
 }
 """Two tiles of each kind lie on the trial strip."""
-OWN: dict[str, Row] = {world: {"careful_m": 4.6} for world in ("conjunctions", "smooth")}
-"""Settings of the policy in a world: there the strip is twice as long."""
+CURVES: dict[str, Row] = {
+    **{f"vectors, noise {noise}": {"tile_noise": noise} for noise in (0.15, 0.5, 0.8)},
+    **{f"vectors, {n} kinds": {"kinds": n, **with_strip(2 * n)} for n in (4, 16, 32)},
+    **{f"conjunctions, {n} a kind": with_strip(16 * n) for n in (1, 4)},
+    "labels change": {**WORLDS["vectors"], "labels_change": True, **with_strip(32)},
+}
+"""Worlds of curves: changes of the world before the comma, by whose tuning memories walk there."""
+CURVE_TERRAINS = 40
 CONTROLS = ("oracle", "depth only", "random")
 _RATES = (0.5, 0.8, 1.0)
 MEMORIES = {
@@ -84,11 +95,21 @@ MEMORIES = {
     "grid": grid_of(kind=("grid",), directions=(4, 8), bins=(2, 4), tables=(1, 4)),
 }
 """Settings from which each memory's are chosen."""
+FORGETTING = {
+    f"{name}, forgetting": [
+        dataclasses.replace(config, forgetting=kept)
+        for config in MEMORIES[name]
+        for kept in (0.97, 0.9, 0.7)
+    ]
+    for name in ("exact", "leader", "least squares", "linear, sum, trig")
+}
+"""Memories that discount earlier samples, for the world where labels change."""
+ON_CURVES = ("linear, delta, trig", "leader", "leader, 14 prototypes", "exact", "least squares")
 SEEDS = 3
 """Draws of random features, in turn over the terrains."""
 GRU = "gru"
 """A network that `experiments.felt_ground.felt_networks` trained; `--networks` names its folder."""
-ARMS = (*CONTROLS, *MEMORIES, GRU)
+ARMS = (*CONTROLS, *MEMORIES, GRU, *FORGETTING)
 _EXPLORER = FeltMemoryConfig(kind="leader", capacity=32, threshold=0.9)
 _AHEAD_M = 0.35  # of the base, where the fore feet land
 _ODDS = 6.0  # log odds, at most, of a calibrated risk without any sample
@@ -109,9 +130,25 @@ class Stream(NamedTuple):
     """Samples before each question, in order."""
 
 
+def tiles_of(world: str, **changes: Any) -> Row:
+    """Settings of a world's tiles, with changes."""
+    return {**WORLDS.get(tuned_as(world), {}), **CURVES.get(world, {}), **changes}
+
+
+def tuned_as(world: str) -> str:
+    """The world for which memories that walk in this one are tuned."""
+    return world.partition(",")[0]
+
+
+def careful(world: str) -> Row:
+    """Setting of the policy: the distance for which it steps on all ground, a little less than the
+    strip."""
+    return {"careful_m": round(0.15 * tiles_of(world)["strip_tiles"] - 0.2, 2)}
+
+
 def make(world: str, **changes: Any) -> gymnasium.Env[Any, Any]:
     """The environment of a world, with changes of its tiles."""
-    felt = {**WORLDS[world], **changes}
+    felt = tiles_of(world, **changes)
     return gymnasium.make(envs.STEPPING_STONES, felt_ground=felt, **SETTINGS)
 
 
@@ -119,7 +156,7 @@ def recorded(world: str, seeds: Iterable[int]) -> Iterator[Stream]:
     """Streams of walks with prototypes as memory."""
     with make(world, textures="training") as env:
         own: Any = env.unwrapped
-        config = FeltGroundPolicyConfig(felt=_EXPLORER, **OWN.get(world, {}))
+        config = FeltGroundPolicyConfig(felt=_EXPLORER, **careful(world))
         policy: Any = policies.build_for(config, env)
         kept: list[tuple[Tensor, Tensor]] = []
         write = policy.memory.write
@@ -207,14 +244,14 @@ def tuned(
     truth = torch.cat([stream.truth for stream in streams])
     found = {}
     for name in names:
-        configs, fits = MEMORIES.get(name, [felt_networks.NETWORKS[GRU]]), []
+        known = {**MEMORIES, **FORGETTING, GRU: [felt_networks.NETWORKS[GRU]]}
+        configs, fits = known[name], []
         for config in configs:
             with torch.no_grad():
                 read = scores(config, streams, networks)
             fits.append((*calibrated(read, truth), dataclasses.asdict(config)))
         loss, sharpness, prior, felt = min(fits, key=lambda fit: fit[0])
         own = {"felt": felt, "sharpness": round(sharpness, 3), "prior_risk": round(prior, 4)}
-        own |= OWN.get(world, {})
         found[name] = {"loss": loss, "of": len(configs), "walks": walks, "policy": own}
     return found
 
@@ -300,6 +337,12 @@ def cost(settings: Row, dim: int, samples: float | None) -> Row:
     return felt_memories.cost(felt_memory(config, dim), one)
 
 
+def dim_of(world: str) -> int:
+    """Dimension of the keys of a world's appearances."""
+    is_picture = tiles_of(world)["world"] == "pictures"
+    return key_dim(3 if is_picture else FeltGroundConfig().dim, is_picture)
+
+
 def _chosen(given: list[str] | None, known: Iterable[str], option: str) -> list[str]:
     names = [*known]
     for name in given or ():
@@ -317,10 +360,8 @@ def _read(path: Path) -> Any:
 
 def measure(arguments: Arguments) -> Any:
     """Every arm on every terrain in every world; finished walks are read from --out."""
-    chosen = _chosen(arguments.worlds, WORLDS, "--worlds")
+    chosen = _chosen(arguments.worlds, (*WORLDS, *CURVES), "--worlds")
     arms = _chosen(arguments.arms, ARMS, "--arms")
-    if arguments.networks is None and not (arguments.arms or arguments.finished):
-        arms.remove(GRU)
     terrains, walks = arguments.terrains, arguments.tuning
     if arguments.quick:
         terrains, walks = 2, 2
@@ -329,23 +370,35 @@ def measure(arguments: Arguments) -> Any:
     if folder is not None:
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-    results: dict[str, Any] = {"tuning": {}, "walks": []}
+    results: dict[str, Any] = {"tuning": {}, "walks": [], "curves": []}
     for world in chosen:
-        path = None if folder is None else folder / f"tuning_{world}.json"
-        found = {} if path is None else _read(path)
-        own = [arm for arm in arms if arm != GRU or world != "pictures"]
+        part, in_world = ("walks", seeds) if world in WORLDS else ("curves", seeds[:CURVE_TERRAINS])
+        base = tuned_as(world)
+        path = None if folder is None else folder / f"tuning_{_name(base)}.json"
+        found = results["tuning"].get(base, {} if path is None else _read(path))
+        given = arguments.arms or arguments.finished
+        own = [arm for arm in (arms if given else arms_of(world, arguments.networks))
+               if arm != GRU or world != "pictures"]  # fmt: skip
         due = [] if arguments.finished else [*set(own).difference(found, CONTROLS)]
         if due:
-            found = {**found, **tuned(world, walks, due, arguments.networks)}
+            found = {**found, **tuned(base, walks, due, arguments.networks)}
             if path is not None:
                 with writing(path):
                     path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        results["tuning"][world] = found
+        results["tuning"][base] = found
         for arm in own:
-            if not arguments.finished or not missing(folder, world, arm, seeds):
+            if not arguments.finished or not missing(folder, world, arm, in_world):
                 fit = found.get(arm, {})
-                results["walks"] += _walked(world, arm, fit, seeds, folder, arguments.networks)
+                results[part] += _walked(world, arm, fit, in_world, folder, arguments.networks)
     return results
+
+
+def arms_of(world: str, networks: str | None = None) -> list[str]:
+    """Arms that walk in a world by default."""
+    if world in CURVES:
+        changes = ("linear, sum, trig", *FORGETTING) if world == "labels change" else ()
+        return [*ON_CURVES, *changes]
+    return [*CONTROLS, *MEMORIES, *([] if networks is None else [GRU])]
 
 
 def missing(folder: Path | None, world: str, arm: str, seeds: range) -> list[int]:
@@ -355,7 +408,11 @@ def missing(folder: Path | None, world: str, arm: str, seeds: range) -> list[int
 
 
 def _file(folder: Path, world: str, arm: str) -> Path:
-    return folder / f"walks_{world}_{arm.replace(', ', '_').replace(' ', '_')}.jsonl"
+    return folder / f"walks_{_name(world)}_{_name(arm)}.jsonl"
+
+
+def _name(text: str) -> str:
+    return text.replace(", ", "_").replace(" ", "_")
 
 
 def _rows(path: Path) -> dict[int, Row]:
@@ -381,7 +438,9 @@ def _walked(
     due = missing(folder, world, arm, seeds)
     if due:
         with make(world) as env:
-            made = [Timed(policy_of(arm, own, env, networks)) for own in _seeded(fit)]
+            changed = careful(world) if "policy" in fit else {}
+            made = [Timed(policy_of(arm, {**own, **changed}, env, networks))
+                    for own in _seeded(fit)]  # fmt: skip
             for seed in due:
                 rows[seed] = walk(env, made[seed % len(made)], seed)
                 if path is not None:
@@ -393,9 +452,10 @@ def _walked(
 def summary(results: Any) -> Rows:
     """Figures of each world and memory."""
     found = []
-    for world in figure.unique(results["walks"], "world"):
-        for arm in figure.unique(figure.select(results["walks"], world=world), "memory"):
-            rows = figure.select(results["walks"], world=world, memory=arm)
+    walks = results["walks"] + results.get("curves", [])
+    for world in figure.unique(walks, "world"):
+        for arm in figure.unique(figure.select(walks, world=world), "memory"):
+            rows = figure.select(walks, world=world, memory=arm)
             success, reward = (np.array([figure.column(rows, key)], float)
                                for key in ("success", "reward"))  # fmt: skip
             row = {"world": world, "memory": arm, "terrains": len(rows)}
@@ -408,8 +468,8 @@ def summary(results: Any) -> Rows:
             if arm not in CONTROLS:
                 samples = [row["samples"] for row in rows if row["samples"] is not None]
                 mean = float(np.mean(samples)) if samples else None
-                dim = 9 if world == "pictures" else 16
-                row |= cost(results["tuning"][world][arm]["policy"], dim, mean)
+                settings = results["tuning"][tuned_as(world)][arm]["policy"]
+                row |= cost(settings, dim_of(world), mean)
             found.append(row)
     return found
 
@@ -434,12 +494,14 @@ def show(results: Any) -> Lines:
 
 main = figure.command(
     measure, show, None,
-    figure.option("--terrains", type=positive, default=100, help="default %(default)s"),
+    figure.option("--terrains", type=positive, default=100,
+                  help=f"default %(default)s; on curves at most {CURVE_TERRAINS}"),
     figure.option("--tuning", type=positive, default=24, help="walks (default %(default)s)"),
     figure.option("--finished", action="store_true",
                   help="leave out memories that have not walked all terrains in --out"),
     figure.option("--networks", metavar="FOLDER",
                   help="weights of felt_networks, for the memory gru; not of pictures"),
-    figure.option("--worlds", nargs="+", metavar="WORLD", help=f"of {', '.join(WORLDS)}"),
+    figure.option("--worlds", nargs="+", metavar="WORLD",
+                  help=f"of {'; '.join((*WORLDS, *CURVES))}"),
     figure.option("--arms", nargs="+", metavar="MEMORY", help=f"of {'; '.join(ARMS)}"),
 )  # fmt: skip

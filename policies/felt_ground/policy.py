@@ -72,7 +72,7 @@ class FeltGroundPolicy(PlaceMemoryPolicy):
         looks = {part.key: part for part in self.inputs.observations.image_parts}
         (dim,) = {looks[key].channels for key in self.appearances}
         self.is_picture = looks[self.appearances[0]].high == 255
-        dim += dim * (dim + 1) // 2 if self.is_picture else 0
+        dim = key_dim(dim, self.is_picture)
         self.looks = LinearMemory(
             1, dim + 1, "harmonic", config.num_features, kappa=config.kappa, period=config.circle_m,
             decay=config.forgetting, dtype=torch.float64,
@@ -204,6 +204,11 @@ def appearances_of(geometry: Any, keys: list[str]) -> list[str]:
             "(SteppingStones-v0 with felt_ground.world), and the geometry names none"
         )
     return [found[key] for key in keys]
+
+
+def key_dim(channels: int, is_picture: bool) -> int:
+    """Dimension of the keys of appearances, which for pictures include products."""
+    return channels + (channels * (channels + 1) // 2 if is_picture else 0)
 
 
 def _with_products(colours: Tensor) -> Tensor:

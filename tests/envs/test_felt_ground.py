@@ -22,9 +22,13 @@ WRONG = [
         {"world": "conjunctions", "kinds": 17},
         "kinds must be at most the 16 appearances of conj.*17",
     ),
-    ({"world": "vectors", "kinds": 20}, "strip_tiles must be at least the 20 kinds.*got 16"),
+    ({"world": "vectors", "kinds": 20}, "strip_tiles must be at least 20, as all 20 k.*got 16"),
     ({"world": "vectors", "strip_tiles": 80}, r"row_m must be at least 16.26 for 80 tiles.*got 12"),
     ({"world": "pictures", "kinds": 25}, "kinds must be at most the 24 appearances of pict.*25"),
+    (
+        {"world": "vectors", "strip_tiles": 15, "labels_change": True},
+        "strip_tiles must be at least 16, as all 8 kinds lie on each half of the .*, got 15",
+    ),
     ({"tile_m": (0.2, 0.1)}, r"tile_m must be .*got \[0.2, 0.1\]"),
 ]
 
@@ -68,6 +72,21 @@ def test_kinds_change_their_meaning_between_episodes_and_conjunctions_need_both_
         assert row.false[1:][at].sum() == 8
         assert len(np.unique(kinds[:, :8].round(9), axis=0)) == 4
         assert len(np.unique(kinds[:, 8:].round(9), axis=0)) == 4
+
+
+def test_labels_change_half_way_along_the_strip():
+    config = config_of("vectors", tile_noise=0.0, strip_tiles=20, labels_change=True)
+    changed = 0
+    for seed in range(20):
+        row = draw_felt_ground(config, np.random.default_rng(seed))
+        _, kinds = np.unique(row.looks[1:], axis=0, return_inverse=True)
+        pairs = [*zip(kinds.tolist(), row.false[1:].tolist(), strict=True)]
+        before, after = dict(pairs[:10]), dict(pairs[10:20])
+        assert [len(part) for part in (before, after)] == [8, 8]
+        assert [sum(part.values()) for part in (before, after)] == [4, 4]
+        assert all(after[kind] == gave for kind, gave in pairs[10:])
+        changed += sum(before[kind] != after[kind] for kind in before)
+    assert 50 < changed < 110  # of 160, half on average; 4 standard deviations
 
 
 def test_pixels_show_the_tile_that_their_ray_meets():

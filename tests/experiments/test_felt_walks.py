@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from envs.stepping_stones.felt_config import FIRST_M, FeltGroundConfig
 from experiments.robots import felt_ground
 from policies.felt_ground.memory_config import FeltMemoryConfig
 
@@ -24,6 +25,15 @@ def test_scores_are_of_what_was_felt_before_a_question():
     stream = felt_ground.Stream(keys, values, asked, torch.tensor([0.0, 0, 1]), [3, 3, 4])
     found = felt_ground.scores(FeltMemoryConfig(kind="exact", kappa=50.0), [stream, stream])
     assert found.tolist() == pytest.approx(2 * [-1.0, -1 / 3, 1.0], abs=1e-3)
+
+
+@pytest.mark.parametrize("world", [*felt_ground.WORLDS, *felt_ground.CURVES])
+def test_the_tiles_of_a_world_are_possible_and_its_strip_is_walked_with_care(world):
+    felt = FeltGroundConfig(**felt_ground.tiles_of(world))
+    strip_m = FIRST_M + felt.strip_tiles * sum(felt.tile_m) / 2
+    assert felt_ground.careful(world)["careful_m"] == pytest.approx(strip_m - 0.56)
+    assert felt.strip_s == pytest.approx(felt.strip_tiles / 16 * 3.5 - 0.5)
+    assert felt_ground.tuned_as(world) in (*felt_ground.WORLDS, "labels change")
 
 
 def test_finished_walks_are_not_repeated(tmp_path, monkeypatch):
