@@ -7,21 +7,22 @@ Convention, for the whole project: an image is (height, width); depth is planar,
 optical axis, as depth cameras report it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
+from envs.compiled import compiled
+
 __all__ = ["CameraConfig", "DepthCameras", "ray_directions"]
 
 Floats = NDArray[np.float64]
 Depths = NDArray[np.float32]
 
-_SMALL = 40_000  # up to this number of rays times boxes, intersecting all pairs at once is faster
-_BEHIND_M = 1e-3  # points nearer to the camera plane have no projection
+_AT_ONCE = 1024  # rays, whose numbers stay in the cache
 
 
 @dataclass(
@@ -99,9 +100,6 @@ class DepthCameras:
         """(cameras, height, width)."""
         self._directions = np.ascontiguousarray(rays.reshape(-1, 3).T)  # (3, cameras * rays)
         self._positions = np.array([camera.position_m for camera in cameras])
-        first, below, beside = rays[:, 0, 0], rays[:, 1, 0], rays[:, 0, 1]
-        # A point in the base frame -> its depth, and depth times row, depth times column.
-        self._pixels = np.linalg.inv(np.stack([first, below - first, beside - first], -1))
 
     def reach_m(self, height_m: float) -> tuple[float, float]:
         """How far behind and ahead the cameras see from a level base `height_m` above the floor."""
@@ -134,108 +132,83 @@ class DepthCameras:
             (cameras, height, width) planar depth, metres.
         """
         origin = position_m + self._positions @ rotation.T  # (cameras, 3)
-        direction = rotation.dot(self._directions).astype(np.float32)
-        direction = direction.reshape(3, len(origin), -1)  # (3, cameras, rays)
-        with np.errstate(divide="ignore"):
-            inverse = np.float32(1) / direction
-        near_m = ((floor_m - origin[:, 2, None]) * inverse[2]).astype(np.float32)
-        np.copyto(near_m, np.float32(self.far_m), where=inverse[2] >= 0)
-        low = (low_m[:, None] - origin).astype(np.float32)  # (boxes, cameras, 3)
-        high = (high_m[:, None] - origin).astype(np.float32)
-        if yaw_rad is not None:
-            self._meet_turned(near_m, direction, rotation, origin, (low_m, high_m, yaw_rad))
-        elif len(low) * near_m.size <= _SMALL:
-            _meet_all(near_m, inverse, low, high)
+        turns = None if yaw_rad is None else (np.cos(yaw_rad), np.sin(yaw_rad))
+        if turns is None:
+            low, high = low_m[:, None] - origin, high_m[:, None] - origin  # (boxes, cameras, 3)
         else:
-            images, by_image = near_m.reshape(self.shape), inverse.reshape(3, *self.shape)
-            for box, camera, rows, columns in self._seen(_corners(low, high), rotation):
-                part = (camera, slice(*rows), slice(*columns))
-                corners = low[box, camera][:, None, None], high[box, camera][:, None, None]
-                _meet(images[part], by_image[:, *part], *corners)
-        return np.minimum(near_m, np.float32(self.far_m)).reshape(self.shape)
-
-    def _meet_turned(
-        self,
-        near_m: Depths,
-        direction: NDArray[np.float32],
-        rotation: Floats,
-        origin: Floats,
-        boxes: tuple[Floats, Floats, Floats],
-    ) -> None:
-        """Intersect turned boxes with the rays (3, cameras, rays) from (cameras, 3), in place."""
-        low_m, high_m, yaw_rad = boxes
-        turns = np.zeros((len(yaw_rad), 1, 3, 3))  # from a box's frame to the world
-        turns[:, 0, 0, 0] = turns[:, 0, 1, 1] = np.cos(yaw_rad)
-        turns[:, 0, 1, 0] = np.sin(yaw_rad)
-        turns[:, 0, 0, 1] = -turns[:, 0, 1, 0]
-        turns[:, 0, 2, 2] = 1.0
-        centre, half = (low_m + high_m) / 2, ((high_m - low_m) / 2)[:, None]
-        own = ((centre[:, None] - origin)[:, :, None] @ turns)[:, :, 0]  # (boxes, cameras, 3)
-        low, high = (own - half).astype(np.float32), (own + half).astype(np.float32)
-        images, rays = near_m.reshape(self.shape), direction.reshape(3, *self.shape)
-        _, height, width = self.shape
-        seen: Iterable[tuple[int, int | slice, list[int], list[int]]]
-        if len(low) * near_m.size <= _SMALL:
-            seen = [(box, slice(None), [0, height], [0, width]) for box in range(len(low))]
-        else:
-            seen = self._seen(turns @ _corners(low, high), rotation)
-        for box, camera, rows, columns in seen:
-            part = (camera, slice(*rows), slice(*columns))
-            x, y, z = rays[:, *part]
-            cos, sin = np.float32(turns[box, 0, 0, 0]), np.float32(turns[box, 0, 1, 0])
-            with np.errstate(divide="ignore"):
-                inverse = np.float32(1) / np.stack([cos * x + sin * y, cos * y - sin * x, z])
-            corners = (side[box, camera].T[..., None, None] for side in (low, high))
-            _meet(images[part], inverse, *corners)
-
-    def _seen(
-        self, corners: Floats, rotation: Floats
-    ) -> Iterator[tuple[int, int, list[int], list[int]]]:
-        """Each box, camera, and the first and last (excluded) rows and columns that the box, of
-        corners (boxes, cameras, 3, 8) as seen from the camera, may be seen in."""
-        scaled = self._pixels @ rotation.T @ corners
-        depth_m, places = scaled[:, :, 0], scaled[:, :, 1:]
-        size = np.array(self.shape[1:])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            places = places / depth_m[:, :, None]
-        first = np.floor(np.clip(places.min(-1) - 1, 0, size))
-        last = np.ceil(np.clip(places.max(-1) + 2, 0, size))
-        near = (depth_m <= _BEHIND_M).any(-1, keepdims=True)
-        first, last = np.where(near, 0, first).astype(int), np.where(near, size, last).astype(int)
-        seen = (first < last).all(-1) & (depth_m > _BEHIND_M).any(-1)
-        for box, camera in np.argwhere(seen).tolist():
-            (top, left), (bottom, right) = first[box, camera], last[box, camera]
-            yield box, camera, [top, bottom], [left, right]
+            low, high = _in_own_frames(origin, low_m, high_m, *turns)
+        near_m = np.empty((len(origin), self._directions.shape[1] // len(origin)), np.float32)
+        directions = rotation.dot(self._directions)
+        _meet(near_m, directions, low, high, turns, floor_m - origin[:, 2], np.float32(self.far_m))
+        return near_m.reshape(self.shape)
 
 
-def _corners(low: NDArray[np.float32], high: NDArray[np.float32]) -> Floats:
-    """All corners (boxes, cameras, 3, 8) of boxes by two opposite ones (boxes, cameras, 3)."""
-    sides = np.stack([low, high], -1).astype(float)
-    choice = np.indices((2, 2, 2)).reshape(3, 8)
-    found: Floats = sides[:, :, np.arange(3)[:, None], choice]
-    return found
+def _in_own_frames(
+    origin: Floats, low_m: Floats, high_m: Floats, cos: Floats, sin: Floats
+) -> tuple[Floats, Floats]:
+    """Corners (boxes, cameras, 3) of turned boxes from the cameras (cameras, 3), each in the frame
+    in which the box lies along the axes."""
+    turns = np.zeros((len(cos), 1, 3, 3))  # from a box's frame to the world
+    turns[:, 0, 0, 0] = turns[:, 0, 1, 1] = cos
+    turns[:, 0, 1, 0] = sin
+    turns[:, 0, 0, 1] = -sin
+    turns[:, 0, 2, 2] = 1.0
+    centre, half = (low_m + high_m) / 2, ((high_m - low_m) / 2)[:, None]
+    own = ((centre[:, None] - origin)[:, :, None] @ turns)[:, :, 0]
+    return own - half, own + half
 
 
-def _meet_all(
-    near_m: Depths, inverse: Depths, low: NDArray[np.float32], high: NDArray[np.float32]
+@compiled
+def _meet(
+    near_m: Depths,
+    directions: Floats,
+    low: Floats,
+    high: Floats,
+    turns: tuple[Floats, Floats] | None,
+    floor_m: Floats,
+    far_m: np.float32,
 ) -> None:
-    """`_meet` of boxes, of corners (boxes, cameras, 3), and rays (cameras, rays), all at once."""
-    if not len(low):
-        return
-    shape = (len(low), *inverse.shape)
-    a, b = np.empty(shape, np.float32), np.empty(shape, np.float32)
-    a[...], b[...] = low.transpose(0, 2, 1)[..., None], high.transpose(0, 2, 1)[..., None]
-    a *= inverse  # corners are spread before: NumPy is slow where one number meets many
-    b *= inverse
-    enter, leave = np.minimum(a, b).max(1), np.maximum(a, b, out=a).min(1)
-    enter[~((enter <= leave) & (enter > 0))] = np.inf
-    np.minimum(near_m, enter.min(0), out=near_m)
+    """Set the depths (cameras, rays) of rays, of directions (3, cameras * rays), that meet boxes of
+    corners (boxes, cameras, 3), turned by angles of cosines and sines (boxes,), or a floor.
 
-
-def _meet(near_m: Depths, inverse: Any, low: Any, high: Any) -> None:
-    """Update the hits of rays (...), of inverse directions (3, ...), by a box of corners (3,
-    ...)."""
-    a, b = low * inverse, high * inverse  # one slab an axis
-    enter, leave = np.minimum(a, b).max(0), np.maximum(a, b).min(0)
-    hit = (enter <= leave) & (enter > 0) & (enter < near_m)
-    np.copyto(near_m, enter, where=hit)
+    Each ray enters and leaves a box's three slabs; NaN, of a ray within a slab's side, is a miss.
+    """
+    one, zero = np.float32(1), np.float32(0)
+    by_x, by_y, by_z = np.empty((3, _AT_ONCE), np.float32)
+    for camera, start in np.ndindex(len(near_m), -(-near_m.shape[1] // _AT_ONCE)):
+        near = near_m[camera, start * _AT_ONCE : (start + 1) * _AT_ONCE]
+        first, rays = camera * near_m.shape[1] + start * _AT_ONCE, len(near)
+        along_x, along_y = directions[0, first : first + rays], directions[1, first : first + rays]
+        along_z = directions[2, first : first + rays]
+        for ray in range(rays):
+            by_x[ray] = one / np.float32(along_x[ray])
+            by_y[ray] = one / np.float32(along_y[ray])
+            by_z[ray] = one / np.float32(along_z[ray])
+            down = by_z[ray] < zero
+            near[ray] = np.float32(floor_m[camera] * by_z[ray]) if down else far_m
+        for box in range(len(low)):
+            if turns is not None:
+                cos, sin = np.float32(turns[0][box]), np.float32(turns[1][box])
+                for ray in range(rays):
+                    x, y = np.float32(along_x[ray]), np.float32(along_y[ray])
+                    by_x[ray], by_y[ray] = one / (cos * x + sin * y), one / (cos * y - sin * x)
+            low_x, low_y, low_z = low[box, camera].astype(np.float32)
+            high_x, high_y, high_z = high[box, camera].astype(np.float32)
+            for ray in range(rays):
+                ax, bx = low_x * by_x[ray], high_x * by_x[ray]
+                ay, by = low_y * by_y[ray], high_y * by_y[ray]
+                az, bz = low_z * by_z[ray], high_z * by_z[ray]
+                in_x, out_x = (ax, bx) if ax < bx else (bx, ax)
+                in_y, out_y = (ay, by) if ay < by else (by, ay)
+                in_z, out_z = (az, bz) if az < bz else (bz, az)
+                enter = in_x if in_x > in_y else in_y
+                enter = enter if enter > in_z else in_z
+                leave = out_x if out_x < out_y else out_y
+                leave = leave if leave < out_z else out_z
+                numbers = (
+                    (ax == ax) & (bx == bx) & (ay == ay) & (by == by) & (az == az) & (bz == bz)
+                )
+                hit = numbers & (enter <= leave) & (enter > zero) & (enter < near[ray])
+                near[ray] = enter if hit else near[ray]
+        for ray in range(rays):
+            near[ray] = min(near[ray], far_m)

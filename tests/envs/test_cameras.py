@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from envs import cameras as cameras_module
 from envs.bullet import BulletClient
 from envs.cameras import CameraConfig, DepthCameras, ray_directions
 from envs.stepping_stones import SteppingStonesConfig, SteppingStonesEnv
@@ -111,10 +110,8 @@ def test_pybullet_rays_meet_the_same_stones(placed, camera):
     assert np.mean(np.array(error_m) < 2e-3) > 0.998
 
 
-@pytest.mark.parametrize("small", [0, 10**9])
-def test_turned_boxes_are_those_that_were_not_in_a_world_that_was(small, monkeypatch):
+def test_turned_boxes_are_those_that_were_not_in_a_world_that_was():
     """Unturned, and with robot and boxes turned together, the images are those along the axes."""
-    monkeypatch.setattr(cameras_module, "_SMALL", small)
     stones = draw_stones(SteppingStonesConfig(), (0.1, 0.2), np.random.default_rng(1))
     low, high = stones.low_m[:4], stones.high_m[:4]
     middle, half = (low + high) / 2, (high - low) / 2
@@ -132,20 +129,35 @@ def test_turned_boxes_are_those_that_were_not_in_a_world_that_was(small, monkeyp
         assert np.median(error_m) < 1e-7
 
 
-def test_boxes_met_all_at_once_are_those_met_one_by_one(monkeypatch):
-    """To the bit, and whatever their order."""
-    rng, cameras = np.random.default_rng(0), DepthCameras((CameraConfig(), TILTED), FAR_M)
+@pytest.mark.parametrize("turned", [False, True])
+def test_images_are_those_of_one_box_and_one_camera_at_a_time(turned):
+    """To the bit, and whatever the order of the boxes; an image has more rays than are met at
+    once."""
+    rng, boxes = np.random.default_rng(0), 6
+    cameras = [
+        CameraConfig(height_px=30, width_px=40),
+        CameraConfig(pitch_deg=55.0, height_px=30, width_px=40),
+    ]
     base, rotation = np.array([0.0, 0.0, 0.45]), rotation_of(0.1, -0.2, 0.3)
-    for boxes in range(6):
-        low = rng.uniform(-1, 0, (boxes, 3))
-        scene = low, low + rng.uniform(0.1, 0.6, (boxes, 3))
-        with monkeypatch.context() as patched:
-            images = [cameras.render(base, rotation, *scene, -0.5)]
-            images.append(cameras.render(base, rotation, *(part[::-1] for part in scene), -0.5))
-            patched.setattr(cameras_module, "_SMALL", -1)
-            one_by_one = cameras.render(base, rotation, *scene, -0.5)
-        for image in images:
-            np.testing.assert_array_equal(image, one_by_one)
+    low = rng.uniform(-1, 0, (boxes, 3))
+    scene = [low, low + rng.uniform(0.1, 0.6, (boxes, 3)), rng.uniform(-1, 1, boxes)]
+
+    def images(several: list[CameraConfig], chosen: slice) -> np.ndarray:
+        low, high, yaw = (part[chosen] for part in scene)
+        yaw_rad = yaw if turned else None
+        return DepthCameras(several, FAR_M).render(base, rotation, low, high, -0.5, yaw_rad)
+
+    together = images(cameras, slice(None))
+    np.testing.assert_array_equal(images(cameras, slice(None, None, -1)), together)
+    alone = [[images([one], slice(box, box + 1))[0] for box in range(boxes)] for one in cameras]
+    np.testing.assert_array_equal(np.min(alone, axis=1), together)
+    assert 0.2 < (together < FAR_M).mean() < 1
+
+
+def test_a_ray_within_a_side_of_a_box_misses_it():
+    """Of an odd number of rows, the middle one looks along the side, here of a box to the left."""
+    seen = render(CameraConfig(height_px=9, width_px=9), *box((-9, 0, -1), (9, 9, 0))) < FAR_M
+    np.testing.assert_array_equal(seen, np.arange(9)[:, None] < np.full(9, 4))
 
 
 def test_reach_covers_what_a_level_base_sees():
