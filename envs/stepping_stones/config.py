@@ -59,6 +59,12 @@ class SteppingStonesConfig:
     alternate sides follow. Where it turns, an action has a yaw rate too."""
     path_radius_m: tuple[float, float] = (3.0, 3.0)
     """Range of the radius of a path that turns, metres."""
+    stone_aside_m: float = Field(default=0.0, ge=0, le=0.15)
+    """Largest distance of a stone's middle from a straight path, to a side drawn for each stone,
+    metres."""
+    stone_turn_deg: float = Field(default=0.0, ge=0, le=30)
+    """Stones of irregular outline on a straight path: each is two crossed rectangles, a long and a
+    wide one, turned by angles of up to this, degrees; 0: one rectangle along the path."""
     walk_back: bool = False
     """Whether the robot walks `success_distance_m` ahead, stops for 1 s and walks backward to 0.3 m
     from its start, where the episode ends with success; 3 m take about 15 s."""
@@ -157,10 +163,16 @@ class SteppingStonesConfig:
                 f"way back, got decide = {self.decide}, path_turn = {self.path_turn} and "
                 f"walk_back = {str(self.walk_back).lower()}"
             )
-        if self.margin_across and self.commands_twist:
+        if self.margin_across and (self.commands_twist or self.is_irregular):
             raise ValueError(
-                "margin_across must be false where the path turns or leads back, whose margin "
-                "counts the sides of stones anyway"
+                "margin_across must be false where the path turns or leads back and with "
+                "stone_aside_m or stone_turn_deg, whose margin counts the sides of stones anyway"
+            )
+        if self.is_irregular and (self.commands_twist or self.felt_ground.is_on):
+            raise ValueError(
+                "stone_aside_m and stone_turn_deg need a straight path of stones without the way "
+                f"back, got path_turn = {self.path_turn}, walk_back = "
+                f"{str(self.walk_back).lower()} and felt_ground.world = {self.felt_ground.world}"
             )
         if self.walk_back:
             self._check_way_back()
@@ -203,6 +215,11 @@ class SteppingStonesConfig:
     def turns(self) -> bool:
         """Whether the path turns."""
         return self.path_turn != "straight"
+
+    @property
+    def is_irregular(self) -> bool:
+        """Whether stones lie aside or have irregular outlines."""
+        return self.stone_aside_m > 0 or self.stone_turn_deg > 0
 
     @property
     def commands_twist(self) -> bool:

@@ -1,6 +1,7 @@
 """Courses: the stones of an episode, the progress along them, and the expert's action.
 
-`StraightCourse` is the row of stones of the paper. `TwistCourse` follows a path that turns, or
+`StraightCourse` is the row of stones of the paper, `IrregularCourse` one of stones aside and of
+irregular outline. `TwistCourse` follows a path that turns, or
 leads out and back, by a commanded twist. `FeltCourse` is a straight row of tiles.
 """
 
@@ -11,13 +12,14 @@ from numpy.typing import NDArray
 
 from envs.stepping_stones.config import SteppingStonesConfig
 from envs.stepping_stones.felt_ground import FeltCourse, draw_felt_ground
+from envs.stepping_stones.irregular_course import IrregularCourse
 from envs.stepping_stones.locomotion import FootholdCommand, Locomotion
 from envs.stepping_stones.path import Path
 from envs.stepping_stones.robot import RobotState
 from envs.stepping_stones.sensors import Measurement
 from envs.stepping_stones.straight_course import StraightCourse
 from envs.stepping_stones.terrain import Boxes, Stones, draw_stones
-from envs.stepping_stones.turned_stones import TurnedStones, lay_stones
+from envs.stepping_stones.turned_stones import TurnedStones, lay_irregular_stones, lay_stones
 from envs.stepping_stones.twist_course import TwistCourse
 
 Floats = NDArray[np.float64]
@@ -79,6 +81,8 @@ def draw_course(
     lengths."""
     if config.felt_ground.is_on:
         return FeltCourse(config, draw_felt_ground(config, rng))
+    if config.is_irregular:
+        return IrregularCourse(config, lay_irregular_stones(config, gap_m, rng))
     if not config.commands_twist:
         return StraightCourse(config, draw_stones(config, gap_m, rng))
     path = _draw_path(config, rng.spawn(1)[0])

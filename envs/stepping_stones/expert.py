@@ -32,7 +32,12 @@ def expert_footholds(
         (4,) forward offsets, metres; lateral speed, metres a second. Neither is clipped.
     """
     offsets = stones.nearest_safe_m(nominal_x_m, _MARGIN_M) - nominal_x_m
-    return offsets, -_CENTRING_PER_S * y_m
+    return offsets, centring_m_s(y_m)
+
+
+def centring_m_s(aside_m: float) -> float:
+    """Lateral speed that leads back to the path's middle from so far left of it."""
+    return -_CENTRING_PER_S * aside_m
 
 
 def steer(path: Path, state: RobotState, speed_m_s: float) -> tuple[float, float]:
@@ -47,7 +52,7 @@ def steer(path: Path, state: RobotState, speed_m_s: float) -> tuple[float, float
     ahead_m = place.along_m + _LOOK_AHEAD_M * float(np.sign(speed_m_s))
     off = wrapped(float(path.at(np.array(ahead_m))[1]) - float(state.euler_rad[2]))
     rate = speed_m_s * path.curvature_at(ahead_m) + _HEADING_PER_S * off
-    return -_CENTRING_PER_S * place.aside_m, rate
+    return centring_m_s(place.aside_m), rate
 
 
 def best_footholds(

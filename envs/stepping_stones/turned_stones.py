@@ -1,4 +1,5 @@
-"""Stones along a path that turns: boxes turned about the vertical, and footholds on them."""
+"""Stones of boxes that are turned about the vertical: along a path that turns, or of irregular
+outline along a straight one; and footholds on them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,17 +10,18 @@ from numpy.typing import NDArray
 
 from envs.stepping_stones.config import SteppingStonesConfig
 from envs.stepping_stones.path import Path
-from envs.stepping_stones.terrain import STONE_THICKNESS_M, Body, draw_stones
+from envs.stepping_stones.terrain import STONE_THICKNESS_M, Body, Boxes, draw_stones
 
 Floats = NDArray[np.float64]
 
 _OUTER_LEG_M = 0.115  # from the path's middle to a leg's track: a gap is measured there
 _SHORTEST_GAP_M = 0.02
+_LESSER_SIDE = 0.8  # of an irregular stone's two rectangles, the one's width, the other's length
 
 
 @dataclass(frozen=True)
 class TurnedStones:
-    """Stones along a path, their tops at height 0.
+    """Stones along a path, their tops at height 0. One of irregular outline is two that overlap.
 
     Attributes:
         edges_m: (stones, 2) arc lengths of each stone's near and far edge, ascending.
@@ -69,7 +71,8 @@ class TurnedStones:
 
     def margin_m(self, points_m: Floats) -> Floats:
         """Distance of points (..., 2) to the nearest edge, positive on a stone, metres; off every
-        stone the larger of the distances ahead and aside, negative."""
+        stone the larger of the distances ahead and aside, negative. Where stones overlap, that to
+        the edge of one of them."""
         inside: Floats = (self.half_m - np.abs(self._local(points_m))).min(-1).max(-1)
         return inside
 
@@ -88,6 +91,43 @@ class TurnedStones:
         x, y = np.moveaxis(np.asarray(points_m)[..., None, :] - self.centre_m, -1, 0)
         cos, sin = np.cos(self.yaw_rad), np.sin(self.yaw_rad)
         return np.stack([cos * x + sin * y, cos * y - sin * x], -1)
+
+
+def near_boxes(boxes: Boxes, position_m: Floats, reach_m: tuple[float, float]) -> Boxes:
+    """The turned boxes that may lie partly within reach of the base, behind and ahead of it."""
+    low, high, yaw = boxes
+    assert yaw is not None
+    away = np.hypot(*((low + high)[:, :2] / 2 - position_m[:2]).T)
+    near = away < max(reach_m) + np.hypot(*(high - low)[:, :2].T) / 2
+    return low[near], high[near], yaw[near]
+
+
+def lay_irregular_stones(
+    config: SteppingStonesConfig, gap_m: tuple[float, float], rng: np.random.Generator
+) -> TurnedStones:
+    """The stones of the straight row, to the sides of the path and of irregular outline, except for
+    the first, on which the robot starts.
+
+    With `stone_turn_deg` each stone is two rectangles, as long as drawn and narrower, and as wide
+    and shorter.
+    """
+    row = draw_stones(config, gap_m, rng).edges_m
+    own = rng.spawn(1)[0]
+    aside, *turns = own.uniform(-1, 1, (3, len(row)))
+    aside[0], length = 0.0, row[:, 1] - row[:, 0]
+    half = np.column_stack([length / 2, np.full(len(row), config.stone_width_m / 2)])
+    lesser = [(1.0, _LESSER_SIDE), (_LESSER_SIDE, 1.0)] if config.stone_turn_deg else [(1.0, 1.0)]
+    sizes = np.stack([half * sides for sides in lesser], 1)
+    yaw = np.radians(config.stone_turn_deg) * np.stack(turns[: len(lesser)], 1)
+    sizes[0], yaw[0] = half[0], 0.0
+    centre = np.column_stack([row.mean(1), config.stone_aside_m * aside])
+    return TurnedStones(
+        edges_m=row.repeat(len(lesser), 0),
+        width_m=config.stone_width_m,
+        centre_m=centre.repeat(len(lesser), 0),
+        yaw_rad=yaw.ravel(),
+        half_m=sizes.reshape(-1, 2),
+    )
 
 
 def lay_stones(

@@ -11,7 +11,7 @@ from envs.stepping_stones.robot import RobotState
 from envs.stepping_stones.schedule import Schedule
 from envs.stepping_stones.sensors import Measurement
 from envs.stepping_stones.terrain import Boxes
-from envs.stepping_stones.turned_stones import TurnedStones
+from envs.stepping_stones.turned_stones import TurnedStones, near_boxes
 from envs.stepping_stones.twist import TwistCommand, TwistLocomotion, turn
 
 Floats = NDArray[np.float64]
@@ -55,11 +55,7 @@ class TwistCourse:
         )
 
     def near(self, boxes: Boxes, position_m: Floats, reach_m: tuple[float, float]) -> Boxes:
-        low, high, yaw = boxes
-        assert yaw is not None
-        away = np.hypot(*((low + high)[:, :2] / 2 - position_m[:2]).T)
-        near = away < max(reach_m) + np.hypot(*(high - low)[:, :2].T) / 2
-        return low[near], high[near], yaw[near]
+        return near_boxes(boxes, position_m, reach_m)
 
     def command(self, action: Floats) -> TwistCommand:
         rate = float(action[9]) * self._config.yaw_rate_rad_s if self._config.turns else 0.0

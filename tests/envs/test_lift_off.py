@@ -10,6 +10,7 @@ from envs.stepping_stones.env import SteppingStonesEnv
 from training.algorithms.mirroring import reflected
 
 LIFT_OFF = {"decide": "lift_off", "action_legs": "lifting"}
+ASIDE = {**LIFT_OFF, "stone_aside_m": 0.1, "stone_turn_deg": 20.0}
 REWARDS = {"margin_reward": 1.0, "centre_reward": 0.7, "effort_cost": 0.3}
 
 
@@ -28,7 +29,7 @@ def make():
 
 @pytest.mark.parametrize(
     "settings",
-    [LIFT_OFF, {"decide": "lift_off"}, {}, {"path_turn": "left"}, {"margin_across": True}],
+    [LIFT_OFF, {"decide": "lift_off"}, {}, {"path_turn": "left"}, {"margin_across": True}, ASIDE],
 )
 def test_the_terms_add_up_to_the_reward(make, settings):
     """In every form of decision, and they judge every number of an action."""
