@@ -38,6 +38,37 @@ def test_each_number_learns_from_its_own_terms(tmp_path):
     same_results(whole, part)
 
 
+def test_batches_of_whole_decisions_have_every_number_once_and_the_same_values(tmp_path):
+    """What the networks give for a batch is what they give for each of its rows."""
+    made = ProximalPolicyOptimisation(PPOConfig(**{**JOB, "whole_decisions": True}))
+    try:
+        made.update(made.collect(made.tasks([])))
+        buffer, policy = made.model.rollout_buffer, made.model.policy
+        batches = list(buffer.get(64))
+        assert {len(batch.actions) for batch in batches[:-1]} == {64}
+        seen = np.concatenate([batch.advantages for batch in batches])
+        assert np.array_equal(np.sort(seen), np.sort(buffer.advantages.ravel()))
+        one = batches[0]
+        halves = [part[:32] for part in one.observations.values()]
+        assert all(
+            torch.equal(half, part[32:]) == (key != "\0number")
+            for half, (key, part) in zip(halves, one.observations.items(), strict=True)
+        )
+        whole = policy.evaluate_actions(one.observations, one.actions)
+        policy._whole = False
+        for ours, theirs in zip(
+            whole, policy.evaluate_actions(one.observations, one.actions), strict=True
+        ):
+            assert torch.allclose(ours, theirs, atol=1e-6)
+    finally:
+        made.close()
+    rewards = [
+        float(row["reward_mean"])
+        for row in metrics(train(ppo, JOB | {"whole_decisions": True}, tmp_path / "run"))
+    ]
+    assert np.mean(rewards[-2:]) > rewards[0] + 1.5
+
+
 def test_the_terms_are_what_numbers_are_judged_by():
     """Rewards by number are the terms that credit it, and mirrored steps have mirrored samples."""
     made = ProximalPolicyOptimisation(PPOConfig(**{**JOB, "workers": 1}))
@@ -94,6 +125,7 @@ def test_a_mirrored_choice_of_a_negated_number_is_the_opposite_bin():
         ({"env": {"order": [1, 1]}}, "must give the action, which has 2 numbers along its axis"),
         ({"env": {"order": [1, 0]}}, "back when it is applied twice"),
         ({"gammas": [0.5]}, "gammas must have a discount for each of the action's 2 numbers"),
+        ({"whole_decisions": True, "credit": "shared", "gammas": None}, "needs credit: terms, got"),
         ({"credit": "shared"}, "gammas need credit: terms"),
         ({"policy": {"bins": [9]}}, "a count for each of the action's 2 numbers, got 1"),
         ({"policy": {"bins": 0}}, "policy.bins = 0, but input should be greater than or"),

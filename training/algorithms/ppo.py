@@ -6,7 +6,7 @@ other.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from typing import Any
@@ -268,16 +268,17 @@ class ActorCritic(ActorCriticPolicy):
         shapes: shapes of an observation's parts, by name.
         exploration: initial standard deviations of the noise on continuous numbers, (k,).
         temperature: divisor of the logits of choices.
+        whole: whether a batch is from `_WholeDecisions`.
     """
 
     def __init__(
         self, observation_space: spaces.Dict, action_space: spaces.Box, lr_schedule: Any, *,
         actor: SeeingPolicy, critic: SeeingPolicy, shapes: Mapping[str, tuple[int, ...]],
-        exploration: Tensor, temperature: float, **options: Any,
+        exploration: Tensor, temperature: float, whole: bool, **options: Any,
     ) -> None:  # fmt: skip
         super().__init__(observation_space, action_space, lr_schedule, net_arch=[], **options)
         self.actor, self.critic, self._shapes = actor, critic, dict(shapes)
-        self._temperature = temperature
+        self._temperature, self._whole = temperature, whole
         self.log_std = nn.Parameter(exploration.log().float())
         rate = lr_schedule(1)
         self.optimizer = torch.optim.Adam(self.parameters(), lr=rate, eps=_ADAM_EPSILON)
@@ -294,10 +295,17 @@ class ActorCritic(ActorCriticPolicy):
 
     def evaluate_actions(self, obs: Any, actions: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Values (batch, 1), logarithms of probabilities and entropies, each (batch,)."""
-        values, apart = self.predict_values(obs), _NUMBER in obs
+        apart = _NUMBER in obs
+        if self._whole:
+            first = obs[_NUMBER][:, 0] == 0
+            obs, actions = {key: part[first] for key, part in obs.items()}, actions[first]
+        values = self.predict_values(obs)
         log_p, entropy = self.likelihood(obs, actions, apart)
         if not apart:
             return values, log_p, entropy
+        if self._whole:
+            values, log_p, entropy = (each.T.flatten() for each in (values, log_p, entropy))
+            return values.unsqueeze(-1), log_p, entropy
         number = obs[_NUMBER].long().to(values.device)
         values, log_p, entropy = (each.gather(-1, number) for each in (values, log_p, entropy))
         return values, log_p.squeeze(-1), entropy.squeeze(-1)
@@ -349,11 +357,24 @@ def _make_model(
             "shapes": {key: part.shape or () for key, part in parts.items()},
             "exploration": torch.tensor(deviations.tolist(), dtype=torch.float64),
             "temperature": config.temperature,
+            "whole": config.whole_decisions,
         },
         **{name: getattr(config, name) for name in _SETTINGS},
     )
     model.set_logger(Logger(None, []))
     return model
+
+
+class _WholeDecisions(DictRolloutBuffer):
+    """A buffer whose samples are all numbers of their decisions, one number after the other."""
+
+    def get(self, batch_size: int | None = None) -> Iterator[Any]:
+        assert batch_size is not None
+        next(super().get(1))  # brings its arrays into rows, one number after the other
+        order = np.random.permutation(self.buffer_size)  # noqa: NPY002, as the others are drawn
+        for begin in range(0, len(order), each := max(1, batch_size // self.n_envs)):
+            rows = np.arange(self.n_envs)[:, None] * len(order) + order[begin : begin + each]
+            yield self._get_samples(rows.ravel())
 
 
 def _flat(part: gymnasium.Space[Any]) -> spaces.Box:
@@ -374,7 +395,8 @@ def _buffer(
     assert isinstance(model.observation_space, spaces.Dict)
     apart = _NUMBER in model.observation_space.spaces
     gamma: Any = gammas.astype(np.float32) if apart else gammas.item()
-    buffer = DictRolloutBuffer(
+    kind = _WholeDecisions if model.policy_kwargs["whole"] else DictRolloutBuffer
+    buffer = kind(
         steps, model.observation_space, model.action_space, model.device,
         model.gae_lambda, gamma, numbers,
     )  # fmt: skip

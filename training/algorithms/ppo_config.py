@@ -46,6 +46,10 @@ class PPOConfig(JobConfig):
     credit: Literal["shared", "terms"] = "shared"
     """Reward that an action's numbers are credited with: the whole reward for all (shared), or for
     each the terms that the environment's `reward_terms` declare, with a separate value."""
+    whole_decisions: bool = False
+    """Whether, with credit: terms, a gradient step takes all numbers of its decisions, so that
+    actor and critic are evaluated once a decision; otherwise any numbers of any decisions. A
+    step takes `batch_size` numbers either way."""
     mirror: bool = False
     """Whether each step is also learned from with left and right exchanged, by the environment's
     `mirror`."""
@@ -101,6 +105,8 @@ class PPOConfig(JobConfig):
             )
         if self.gammas is not None and self.credit == "shared":
             raise ValueError(f"gammas need credit: terms, got {list(self.gammas)} with shared")
+        if self.whole_decisions and self.credit == "shared":
+            raise ValueError("whole_decisions needs credit: terms, got shared")
         if self.mirror and policy.last_action:
             raise ValueError("mirror must be false with policy.last_action")
         if policy.controller in ("lstm", "gru"):
