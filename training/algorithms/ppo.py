@@ -6,7 +6,7 @@ other.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from typing import Any
@@ -368,7 +368,7 @@ def _make_model(
 class _WholeDecisions(DictRolloutBuffer):
     """A buffer whose samples are all numbers of their decisions, one number after the other."""
 
-    def get(self, batch_size: int | None = None) -> Iterator[Any]:
+    def get(self, batch_size: int | None = None) -> Generator[Any, None, None]:
         assert batch_size is not None
         next(super().get(1))  # brings its arrays into rows, one number after the other
         order = np.random.permutation(self.buffer_size)  # noqa: NPY002, as the others are drawn
