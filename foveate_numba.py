@@ -16,8 +16,8 @@ Function = TypeVar("Function", bound=Callable[..., object])
 def compiled(function: Function, **options: object) -> Function:
     """Compile a function of arrays, tuples and numbers at its first call, for the types that come.
 
-    Compiled code is cached on disk, and compiled again if the function's file has changed: of
-    other files it may use nothing that is compiled. Without a usable cache, each process compiles.
+    Compiled code is cached on disk, and compiled again if the file of the function has changed, or
+    that of a compiled function whose name it uses. Without a usable cache, each process compiles.
     Division by zero is inf or NaN, as NumPy's. The environment variable NUMBA_DISABLE_JIT=1
     disables compilation.
 
@@ -31,7 +31,7 @@ def compiled(function: Function, **options: object) -> Function:
     except RuntimeError:  # no folder that can be written
         made = njit()(function)
     if hasattr(made, "_cache"):
-        made._cache = _Kept(made._cache)
+        made._cache = _Kept(made._cache, function)
     return cast(Function, made)
 
 
@@ -39,8 +39,19 @@ class _Kept:
     """Numba's cache of a function. Its failures are ignored, such as a full disk or a truncated
     pickle."""
 
-    def __init__(self, cache: Any) -> None:
+    def __init__(self, cache: Any, function: Callable[..., object]) -> None:
         self._cache = cache
+        names = (function.__globals__.get(name) for name in function.__code__.co_names)
+        caches = (getattr(used, "_cache", None) for used in names)
+        stamps = [used.stamp for used in caches if isinstance(used, _Kept)]
+        with suppress(Exception):
+            index = cache._cache_file
+            index._source_stamp = (index._source_stamp, *stamps)
+
+    @property
+    def stamp(self) -> Any:
+        """What Numba compares: time and size of the source, and those of the functions it uses."""
+        return getattr(getattr(self._cache, "_cache_file", None), "_source_stamp", None)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cache, name)

@@ -20,7 +20,6 @@ import numpy as np
 
 import envs
 from envs.cameras import DepthCameras
-from envs.stepping_stones import locomotion
 from envs.stepping_stones.env import DECISION_S, SteppingStonesEnv
 from envs.stepping_stones.estimator import StateEstimator
 from envs.stepping_stones.locomotion import Locomotion
@@ -36,9 +35,7 @@ PARTS: Parts = {
     "physics": ((Laikago, "advance"),),
     "stance MPC": ((StanceMpc, "solve"),),
     "state reads": ((Laikago, "read"),),
-    "estimation, kinematics": (
-        (StateEstimator, "update"), (locomotion, "forward"), (locomotion, "inverse"),
-    ),
+    "estimation": ((StateEstimator, "update"),),
     "cameras": ((DepthCameras, "render"),),
     "sensor noise": ((Sensors, "measure"), (Sensors, "depth")),
     "gait, swing, torques": ((Locomotion, "torques"), (Locomotion, "sense")),

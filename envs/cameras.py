@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from envs.compiled import compiled
+from envs.compiled import compiled, product
 
 __all__ = ["CameraConfig", "DepthCameras", "ray_directions"]
 
@@ -138,8 +138,8 @@ class DepthCameras:
         else:
             low, high = _in_own_frames(origin, low_m, high_m, *turns)
         near_m = np.empty((len(origin), self._directions.shape[1] // len(origin)), np.float32)
-        directions = rotation.dot(self._directions)
-        _meet(near_m, directions, low, high, turns, floor_m - origin[:, 2], np.float32(self.far_m))
+        floors_m, far_m = floor_m - origin[:, 2], np.float32(self.far_m)
+        _meet(near_m, rotation, self._directions, low, high, turns, floors_m, far_m)
         return near_m.reshape(self.shape)
 
 
@@ -161,15 +161,17 @@ def _in_own_frames(
 @compiled
 def _meet(
     near_m: Depths,
+    rotation: Floats,
     directions: Floats,
     low: Floats,
     high: Floats,
     turns: tuple[Floats, Floats] | None,
-    floor_m: Floats,
+    floors_m: Floats,
     far_m: np.float32,
 ) -> None:
-    """Set the depths (cameras, rays) of rays, of directions (3, cameras * rays), that meet boxes of
-    corners (boxes, cameras, 3), turned by angles of cosines and sines (boxes,), or a floor.
+    """Set the depths (cameras, rays) of rays, of directions (3, cameras * rays) in the base frame,
+    that meet boxes of corners (boxes, cameras, 3), turned by angles of cosines and sines (boxes,),
+    or a floor below each camera (cameras,).
 
     Each ray enters and leaves a box's three slabs; NaN, of a ray within a slab's side, is a miss.
     """
@@ -178,20 +180,17 @@ def _meet(
     for camera, start in np.ndindex(len(near_m), -(-near_m.shape[1] // _AT_ONCE)):
         near = near_m[camera, start * _AT_ONCE : (start + 1) * _AT_ONCE]
         first, rays = camera * near_m.shape[1] + start * _AT_ONCE, len(near)
-        along_x, along_y = directions[0, first : first + rays], directions[1, first : first + rays]
-        along_z = directions[2, first : first + rays]
+        x, y, z = product(rotation, directions[:, first : first + rays]).astype(np.float32)
         for ray in range(rays):
-            by_x[ray] = one / np.float32(along_x[ray])
-            by_y[ray] = one / np.float32(along_y[ray])
-            by_z[ray] = one / np.float32(along_z[ray])
+            by_x[ray], by_y[ray], by_z[ray] = one / x[ray], one / y[ray], one / z[ray]
             down = by_z[ray] < zero
-            near[ray] = np.float32(floor_m[camera] * by_z[ray]) if down else far_m
+            near[ray] = np.float32(floors_m[camera] * by_z[ray]) if down else far_m
         for box in range(len(low)):
             if turns is not None:
                 cos, sin = np.float32(turns[0][box]), np.float32(turns[1][box])
                 for ray in range(rays):
-                    x, y = np.float32(along_x[ray]), np.float32(along_y[ray])
-                    by_x[ray], by_y[ray] = one / (cos * x + sin * y), one / (cos * y - sin * x)
+                    by_x[ray] = one / (cos * x[ray] + sin * y[ray])
+                    by_y[ray] = one / (cos * y[ray] - sin * x[ray])
             low_x, low_y, low_z = low[box, camera].astype(np.float32)
             high_x, high_y, high_z = high[box, camera].astype(np.float32)
             for ray in range(rays):

@@ -99,8 +99,10 @@ def read_action(action: Any, size: int) -> NDArray[np.float64]:
         raise ValueError(f"action must be {size} finite numbers, got {_shown(action)}")
     if given.shape != (size,):
         raise ValueError(f"action must be {size} finite numbers, got shape {given.shape}")
-    with np.errstate(over="ignore"):
-        found = given.astype(np.float64)
+    if given.dtype.itemsize > 8:
+        with np.errstate(over="ignore"):
+            given = given.astype(np.float64)
+    found = given.astype(np.float64)
     if not all(map(isfinite, found.tolist())):
         raise ValueError(f"action must be {size} finite numbers, got {_shown(given.tolist())}")
     return found

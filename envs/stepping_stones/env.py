@@ -123,15 +123,17 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         self.render_mode = render_mode
         self._sight = Sight(self.config)
         extra = _TWIST_SIZE if self.config.commands_twist else 0
-        self._proprio_limit = np.full(_PROPRIO + self.config.action_size + extra, _PROPRIO_LIMIT)
-        self._proprio_limit[_PROPRIO + self.config.action_size :] = _TWIST_LIMIT
-        limit = self._proprio_limit.astype(np.float32)
+        most = np.full(_PROPRIO + self.config.action_size + extra, _PROPRIO_LIMIT)
+        most[_PROPRIO + self.config.action_size :] = _TWIST_LIMIT
+        self._proprio_limits = -most, most
+        limit = most.astype(np.float32)
         proprio = spaces.Box(-limit, limit, dtype=np.float32)
         self.observation_space: spaces.Dict = spaces.Dict(  # type: ignore[assignment]
             {**self._sight.spaces, "proprio": proprio}
         )
         self.action_space = spaces.Box(-1.0, 1.0, (self.config.action_size,), np.float32)
         self._terms = reward_terms(self.config)
+        self._efforts = [name for name in self._terms if name.startswith("effort")]
         self._intervals = round(self.config.decision_s / DECISION_S)
         self.metadata = {**self.metadata, "render_fps": round(1 / self.config.decision_s)}
         self.frames_a_step = self._intervals * _TICKS // _FRAME_TICKS if self._intervals > 1 else 1
@@ -202,21 +204,23 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         for _ in range(self._intervals):
             command = self._course.command(wide)
             lifting = self._locomotion.about_to_lift()
-            margins = self._margins(command, lifting)
+            margins = self._margins(command, lifting) if lifting else np.zeros(1)
             fell = self._walk(command, self.on_frame if self.frames_a_step > 1 else None)
             progress = min(self._course.advance(self._state.position_m), full_m)
             # Scaled by speed: marching on the spot, where no foothold is unsafe, must earn nothing.
             share = max(progress / full_m, 0.0)
-            reward += progress + self.config.margin_reward * margins.mean() * share
-            self._judge_legs(terms, lifting, wide, self.config.margin_reward * share * margins)
+            earned = progress
+            if lifting:
+                earned += self.config.margin_reward * margins.mean() * share
+                self._judge_legs(terms, lifting, wide, self.config.margin_reward * share * margins)
+            reward += earned
             terms["progress"] += progress
             done = self._course.is_over or self._time_s >= self.config.length_s - 1e-9
             if fell or done:
                 break
         nearer_m = aside_m - abs(self._course.aside_m(self._state.position_m))
         terms["centre"] = self.config.centre_reward * nearer_m / _MARGIN_CLIP_M
-        effort = sum(value for name, value in terms.items() if name.startswith("effort"))
-        reward += terms["centre"] + effort
+        reward += terms["centre"] + sum(terms[name] for name in self._efforts)
         ended = fell or self._course.is_over
         info = {**self._info(fell, done), "reward_terms": terms}
         return self._observe(), float(reward), ended, done and not ended, info
@@ -251,9 +255,8 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         return wide
 
     def _margins(self, command: FootholdCommand, lifting: list[int]) -> Floats:
-        """Margins of the footholds of lifting legs, from -1 to 1; 0 alone if none lifts."""
-        if not lifting or self._course is None:
-            return np.zeros(1)
+        """Margins of the footholds of lifting legs, from -1 to 1."""
+        assert self._course is not None
         inside_m = self._course.margin_m(command, self._state)[lifting]
         return np.clip(inside_m / _MARGIN_CLIP_M, -1, 1)
 
@@ -341,23 +344,16 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
 
     def _observe(self) -> Observation:
         assert self._course is not None
-        state, estimate = self._state, self._locomotion.estimate
-        phase = 2 * math.pi * self._locomotion.gait.phase(self._locomotion.time_s)[0]
-        proprio = np.array(
-            [
-                *estimate.euler_rad.tolist(),
-                *estimate.rates_rad_s.tolist(),
-                *estimate.velocity_m_s.tolist(),
-                estimate.height_m,
-                *estimate.toes_m.ravel().tolist(),
-                *self._locomotion.nominal_footholds_m().ravel().tolist(),
-                math.sin(phase),
-                math.cos(phase),
-                *state.contacts,
-                *self._previous_action.tolist(),
-                *self._course.observed().tolist(),
-            ]
-        ).clip(-self._proprio_limit, self._proprio_limit)
+        state, locomotion = self._state, self._locomotion
+        phase = 2 * math.pi * locomotion.gait.phase(locomotion.time_s)[0]
+        least, most = self._proprio_limits
+        proprio = np.empty(len(most))
+        proprio[:22] = locomotion.estimate.values[:22]  # attitude to toes
+        proprio[22:30] = locomotion.nominal_footholds_m().ravel()
+        proprio[30:_PROPRIO] = math.sin(phase), math.cos(phase), *state.contacts
+        proprio[_PROPRIO : _PROPRIO + self.config.action_size] = self._previous_action
+        proprio[_PROPRIO + self.config.action_size :] = self._course.observed()
+        proprio.clip(least, most, out=proprio)
         boxes = self._course.near(self._all_boxes, state.position_m, self._reach_m)
         seen = self._sight.observe(state.position_m, state.rotation, boxes, FLOOR_M, self._sensors)
         return {**seen, "proprio": proprio.astype(np.float32)}

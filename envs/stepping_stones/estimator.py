@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.compiled import compiled
-from envs.stepping_stones.kinematics import TOE_RADIUS_M, LegState
+from envs.stepping_stones.kinematics import TOE_RADIUS_M, forward, toes_and_jacobians
 from envs.stepping_stones.sensors import Measurement
 
 Floats = NDArray[np.float64]
@@ -25,20 +25,41 @@ class Estimate(NamedTuple):
     """The body as the robot believes it to be; vectors in the level frame.
 
     Attributes:
-        euler_rad: (3,) roll, pitch, yaw.
-        rotation: (3, 3) base-to-level rotation (roll and pitch).
-        rates_rad_s: (3,) angular velocity.
-        velocity_m_s: (3,) velocity.
-        height_m: height of the base above the standing toes' centres.
-        toes_m: (4, 3) toe centres.
+        values: (34,) the properties below in this order, and then (3,) the angular velocity in the
+            base frame.
     """
 
-    euler_rad: Floats
-    rotation: Floats
-    rates_rad_s: Floats
-    velocity_m_s: Floats
-    height_m: float
-    toes_m: Floats
+    values: Floats
+
+    @property
+    def euler_rad(self) -> Floats:
+        """(3,) roll, pitch, yaw."""
+        return self.values[:3]
+
+    @property
+    def rates_rad_s(self) -> Floats:
+        """(3,) angular velocity."""
+        return self.values[3:6]
+
+    @property
+    def velocity_m_s(self) -> Floats:
+        """(3,) velocity."""
+        return self.values[6:9]
+
+    @property
+    def height_m(self) -> float:
+        """Height of the base above the standing toes' centres."""
+        return float(self.values[9])
+
+    @property
+    def toes_m(self) -> Floats:
+        """(4, 3) toe centres."""
+        return self.values[10:22].reshape(4, 3)
+
+    @property
+    def rotation(self) -> Floats:
+        """(3, 3) base-to-level rotation (roll and pitch)."""
+        return self.values[22:31].reshape(3, 3)
 
 
 class StateEstimator:
@@ -46,46 +67,34 @@ class StateEstimator:
 
     Args:
         measurement: the first reading.
-        legs: kinematics at that reading.
         step_s: time between readings, seconds.
     """
 
-    def __init__(self, measurement: Measurement, legs: LegState, step_s: float) -> None:
+    def __init__(self, measurement: Measurement, step_s: float) -> None:
         constants = (_ATTITUDE_S, _RATES_S, _VELOCITY_S, _HEIGHT_S)
         self._step_s, self._shares = step_s, tuple(step_s / (of + step_s) for of in constants)
-        rotation = level_rotation(*measurement.euler_rad[:2].tolist())
-        height = float(-(legs.toes_m @ rotation.T)[:, 2].mean())
-        rates, still = measurement.rates_rad_s, np.zeros(3)
-        self._body = np.concatenate([measurement.euler_rad, rates, still, [height]])
+        euler, rates = measurement.values[:3], measurement.values[3:6]
+        rotation = level_rotation(*euler[:2].tolist())
+        self._values = np.zeros(34)
+        self._values[:3], self._values[31:] = euler, rates
+        self._values[9] = -(forward(measurement.joints_rad).toes_m @ rotation.T)[:, 2].mean()
 
-    def update(self, measurement: Measurement, legs: LegState, standing: Sequence[int]) -> Estimate:
+    def update(self, measurement: Measurement, standing: Sequence[int]) -> Estimate:
         """Blend in one reading.
 
         Args:
             measurement: the sensors now.
-            legs: kinematics of the measured joints.
             standing: the legs that should stand and have contact.
         """
-        self._body, rotation, rates, toes = _filtered(
-            self._body,
-            measurement.euler_rad,
-            measurement.rates_rad_s,
-            measurement.joint_speeds_rad_s,
-            legs.toes_m,
-            legs.jacobian,
+        self._values = _filtered(
+            self._values,
+            measurement.values,
             (0 in standing, 1 in standing, 2 in standing, 3 in standing),
             self._shares,
             self._step_s,
             TOE_RADIUS_M,
         )
-        return Estimate(
-            euler_rad=self._body[:3],
-            rotation=rotation,
-            rates_rad_s=rates,
-            velocity_m_s=self._body[6:9],
-            height_m=float(self._body[9]),
-            toes_m=toes,
-        )
+        return Estimate(self._values)
 
 
 @compiled
@@ -104,24 +113,19 @@ def _turned(rotation: Floats, vector: Floats) -> Floats:
 
 @compiled
 def _filtered(
-    body: Floats,
-    euler_rad: Floats,
-    rates_rad_s: Floats,
-    joint_speeds_rad_s: Floats,
-    toes_m: Floats,
-    jacobian: Floats,
+    values: Floats,
+    measured: Floats,
     stands: tuple[bool, ...],
     shares: tuple[float, ...],
     step_s: float,
     toe_radius_m: float,
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """The body after a reading, the rotation to the level frame, and rates and toes in it.
-
-    A body is (10,): roll, pitch and yaw, rates in the base frame, velocity, height.
-    """
+) -> Floats:
+    """The values (34,) of an `Estimate` after a reading, the values (30,) of a `Measurement`."""
     of_euler, of_rates, of_velocity, of_height = shares
-    body = body.copy()
-    euler, rates, velocity = body[:3], body[3:6], body[6:9]
+    euler_rad, rates_rad_s, joint_speeds_rad_s = measured[:3], measured[3:6], measured[18:]
+    toes_m, jacobian = toes_and_jacobians(measured[6:18].reshape(4, 3))
+    values = values.copy()
+    euler, velocity, rates = values[:3], values[6:9], values[31:]
     rates += of_rates * (rates_rad_s - rates)
 
     # Integrate the angular velocity in the base frame, and blend in the absolute angles.
@@ -138,7 +142,9 @@ def _filtered(
     euler += of_euler * (euler_rad - euler)
 
     rotation = level_rotation(euler[0], euler[1])
-    level_rates, level_toes = _turned(rotation, rates), np.empty((4, 3))
+    values[22:31] = rotation.ravel()
+    values[3:6] = _turned(rotation, rates)
+    level_toes = values[10:22].reshape(4, 3)
     for leg in range(4):
         level_toes[leg] = _turned(rotation, toes_m[leg])
 
@@ -149,9 +155,9 @@ def _filtered(
             count += 1
             height -= level_toes[leg, 2]
             x, y, z = toes_m[leg]
-            _, hip, knee = joint_speeds_rad_s[leg]
+            _, hip, knee = joint_speeds_rad_s[3 * leg : 3 * leg + 3]
             for joint in range(3):
-                speed -= jacobian[leg, :, joint] * joint_speeds_rad_s[leg, joint]
+                speed -= jacobian[leg, :, joint] * joint_speeds_rad_s[3 * leg + joint]
             # A toe is a ball: its centre moves as it rolls, by radius times the shank's turning.
             speed[0] -= wy * z - wz * y - toe_radius_m * (wy + hip + knee)
             speed[1] -= wz * x - wx * z
@@ -159,5 +165,5 @@ def _filtered(
     if count:
         speed /= count
         velocity += of_velocity * (_turned(rotation, speed) - velocity)
-        body[9] += of_height * (height / count - body[9])
-    return body, rotation, level_rates, level_toes
+        values[9] += of_height * (height / count - values[9])
+    return values

@@ -50,7 +50,7 @@ class LegState(NamedTuple):
 
 def forward(joints_rad: Floats) -> LegState:
     """Toe positions and Jacobians from (4, 3) joint angles, radians."""
-    return LegState(*_forward(joints_rad))
+    return LegState(*toes_and_jacobians(joints_rad))
 
 
 @compiled
@@ -76,7 +76,8 @@ def inverse(toes_m: Floats) -> Floats:
 
 
 @compiled
-def _forward(joints_rad: Floats) -> tuple[Floats, Floats]:
+def toes_and_jacobians(joints_rad: Floats) -> tuple[Floats, Floats]:
+    """`forward`, for compiled functions."""
     toes, jacobian = np.empty((4, 3)), np.empty((4, 3, 3))
     for leg in range(4):
         abduction, hip, knee = joints_rad[leg]

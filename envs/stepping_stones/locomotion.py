@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.compiled import compiled
+from envs.compiled import compiled, product
 from envs.stepping_stones.estimator import Estimate, StateEstimator
 from envs.stepping_stones.gait import Trot
-from envs.stepping_stones.kinematics import forward, inverse
+from envs.stepping_stones.kinematics import forward, inverse, toes_and_jacobians
 from envs.stepping_stones.robot import POSTURE_RAD
 from envs.stepping_stones.sensors import Measurement
-from envs.stepping_stones.stance_mpc import BodyCommand, BodyState, StanceMpc
-from envs.stepping_stones.swing import SwingLegs
+from envs.stepping_stones.stance_mpc import BodyCommand, StanceMpc
+from envs.stepping_stones.swing import STANDS, SwingLegs, toe_targets
 
 Floats = NDArray[np.float64]
 
@@ -34,8 +34,9 @@ YAW_RATE_LIMIT_RAD_S = 0.3
 _KP = 220.0
 _KD = (0.3, 2.0, 2.0)
 _EARLY_CONTACT = 0.4  # swing progress from which touching the ground ends the swing
-_COM_M = np.array([-0.0256, 0.0, -0.022])
+_COM_M = np.array([[-0.0256], [0.0], [-0.022]])
 NOMINAL_TOES_M = forward(POSTURE_RAD).toes_m
+_AHEAD_M = NOMINAL_TOES_M + np.array([_STEP_M, 0.0, 0.0])
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,8 @@ class Locomotion:
         self._speed_m_s = 0.0
         self._forces_n = np.zeros((4, 3))
         self._measurement = measurement
-        self._legs = forward(measurement.joints_rad)
-        self._estimator = StateEstimator(measurement, self._legs, CONTROL_S)
-        self.estimate: Estimate = self._estimator.update(measurement, self._legs, range(4))
+        self._estimator = StateEstimator(measurement, CONTROL_S)
+        self.estimate: Estimate = self._estimator.update(measurement, range(4))
 
     @property
     def time_s(self) -> float:
@@ -95,12 +95,12 @@ class Locomotion:
         """Take in the sensors after a control step."""
         self.tick += 1
         self._measurement = measurement
-        self._legs = forward(measurement.joints_rad)
         touches = measurement.contacts
         standing = [leg for leg in range(4) if touches[leg] and leg not in self._swings]
-        self.estimate = self._estimator.update(measurement, self._legs, standing)
+        self.estimate = self._estimator.update(measurement, standing)
         gain = CONTROL_S / _SPEED_FILTER_S
-        self._mean_speed += gain * (float(self.estimate.velocity_m_s[0]) - self._mean_speed)
+        forward_m_s = float(self.estimate.values[6])
+        self._mean_speed += gain * (forward_m_s - self._mean_speed)
 
     def torques(self, command: FootholdCommand) -> Floats:
         """(4, 3) joint torques for the coming control step, newton metres.
@@ -124,20 +124,21 @@ class Locomotion:
         if self.tick % _MPC_EVERY == 0:
             self._plan_forces(command, standing)
 
-        targets = self._swing.targets(swings, -estimate.height_m).dot(estimate.rotation)
+        time = swings.get
         return _torques(
+            (time(0, STANDS), time(1, STANDS), time(2, STANDS), time(3, STANDS)),
             (0 in tracking, 1 in tracking, 2 in tracking, 3 in tracking),
-            inverse(targets),
-            self._forces_n.dot(estimate.rotation),
-            self._legs.jacobian,
-            measured.joints_rad,
-            measured.joint_speeds_rad_s,
+            self._swing.lift_m,
+            self._swing.foothold_m,
+            self._swing.clearance_m,
+            self._forces_n,
+            estimate.values,
+            measured.values,
         )
 
     def _uncorrected_m(self) -> Floats:
         """(4, 3) landing points in the level frame that the base will have at landing."""
-        foothold = NOMINAL_TOES_M.copy()
-        foothold[:, 0] += _STEP_M
+        foothold = _AHEAD_M.copy()
         lateral = LATERAL_RAIBERT_S * float(self.estimate.velocity_m_s[1])
         foothold[:, 1] += min(max(lateral, -LATERAL_RAIBERT_M), LATERAL_RAIBERT_M)
         return foothold
@@ -156,7 +157,6 @@ class Locomotion:
         return False
 
     def _plan_forces(self, command: FootholdCommand, standing: Sequence[int]) -> None:
-        estimate = self.estimate
         if self._swings:
             # Inverse Raibert rule: the body speed for which the footholds asked for are neutral.
             neutral = self._mean_speed * self.gait.swing_s / 2
@@ -171,34 +171,44 @@ class Locomotion:
             height_m=HEIGHT_M,
             turns=self._turns,
         )
-        state = BodyState(
-            euler_rad=estimate.euler_rad,
-            height_m=estimate.height_m,
-            rates_rad_s=estimate.rates_rad_s,
-            velocity_m_s=estimate.velocity_m_s,
-        )
-        arms = estimate.toes_m - estimate.rotation.dot(_COM_M)
-        forces = self._mpc.solve(state, arms[standing], body)
+        arms = _arms_m(self.estimate.values).take(standing, axis=0)
+        forces = self._mpc.solve(self.estimate, arms, body)
         self._forces_n = np.zeros((4, 3))
-        self._forces_n[standing] = forces
+        for leg, force in zip(standing, forces, strict=True):
+            self._forces_n[leg] = force
+
+
+@compiled
+def _arms_m(estimate: Floats) -> Floats:
+    """(4, 3) of the toes from the centre of mass, level frame, by the values of an `Estimate`."""
+    return estimate[10:22].reshape(4, 3) - product(estimate[22:31].reshape(3, 3), _COM_M).T
 
 
 @compiled
 def _torques(
+    times: tuple[float, ...],
     tracks: tuple[bool, ...],
-    wanted_rad: Floats,
+    lift_m: Floats,
+    foothold_m: Floats,
+    clearance_m: float,
     forces_n: Floats,
-    jacobian: Floats,
-    joints_rad: Floats,
-    joint_speeds_rad_s: Floats,
+    estimate: Floats,
+    measured: Floats,
 ) -> Floats:
-    """(4, 3) of legs that track joint angles, and of those that press forces on the ground."""
+    """(4, 3) of legs that track a swing, and of those that press forces on the ground, by the
+    values of an `Estimate` and of a `Measurement`."""
+    rotation = estimate[22:31].reshape(3, 3)
+    targets_m = toe_targets(times, lift_m, foothold_m, -estimate[9], clearance_m)
+    wanted_rad = inverse(product(targets_m, rotation))
+    forces_n = product(forces_n, rotation)
+    _, jacobian = toes_and_jacobians(measured[6:18].reshape(4, 3))
     torques = np.empty((4, 3))
+    joints_rad, joint_speeds_rad_s = measured[6:18], measured[18:]
     for leg in range(4):
         for joint in range(3):
             if tracks[leg]:
-                torque = _KP * (wanted_rad[leg, joint] - joints_rad[leg, joint])
+                torque = _KP * (wanted_rad[leg, joint] - joints_rad[3 * leg + joint])
             else:
                 torque = -(forces_n[leg] * jacobian[leg, :, joint]).sum()
-            torques[leg, joint] = torque - _KD[joint] * joint_speeds_rad_s[leg, joint]
+            torques[leg, joint] = torque - _KD[joint] * joint_speeds_rad_s[3 * leg + joint]
     return torques

@@ -34,21 +34,34 @@ class RobotState(NamedTuple):
 
     Attributes:
         position_m: (3,) base position.
-        euler_rad: (3,) roll, pitch, yaw.
-        rotation: (3, 3) base-to-world rotation.
+        rotation_by_rows: (9,) base-to-world rotation.
         velocity_m_s, rates_rad_s: (3,) linear and angular velocity, world frame.
-        joints_rad, joint_speeds_rad_s: (4, 3) legs FR, FL, RR, RL; abduction, hip, knee.
+        sensed: (30,) what sensors measure: roll, pitch and yaw, angular velocity in the base frame,
+            then angles and speeds of the joints, legs FR, FL, RR, RL; abduction, hip, knee.
         contacts: which of the four toes touch the ground.
     """
 
     position_m: Floats
-    euler_rad: Floats
-    rotation: Floats
-    velocity_m_s: Floats
-    rates_rad_s: Floats
-    joints_rad: Floats
-    joint_speeds_rad_s: Floats
+    rotation_by_rows: Sequence[float]
+    velocity_m_s: Sequence[float]
+    rates_rad_s: Sequence[float]
+    sensed: Floats
     contacts: Sequence[bool]
+
+    @property
+    def euler_rad(self) -> Floats:
+        """(3,) roll, pitch, yaw."""
+        return self.sensed[:3]
+
+    @property
+    def rotation(self) -> Floats:
+        """(3, 3) base-to-world rotation."""
+        return np.array(self.rotation_by_rows).reshape(3, 3)
+
+    @property
+    def joints_rad(self) -> Floats:
+        """(4, 3) joint angles."""
+        return self.sensed[6:18].reshape(4, 3)
 
 
 class Laikago(HoldsPhysics):
@@ -118,16 +131,18 @@ class Laikago(HoldsPhysics):
         client, body = self._client, self._body
         position, orientation = client.getBasePositionAndOrientation(body)
         velocity, rates = client.getBaseVelocity(body)
-        joints, joint_speeds, *_ = zip(*client.getJointStates(body, self._motors), strict=True)
-        touching = {contact[3] for contact in client.getContactPoints(bodyA=body)}
+        joints, joint_speeds, _, _ = zip(*client.getJointStates(body, self._motors), strict=True)
+        touching = {contact[3] for contact in client.getContactPoints(body)}
+        euler = client.getEulerFromQuaternion(orientation)
+        rotation = xx, xy, xz, yx, yy, yz, zx, zy, zz = client.getMatrixFromQuaternion(orientation)
+        x, y, z = rates
+        own = xx * x + yx * y + zx * z, xy * x + yy * y + zy * z, xz * x + yz * y + zz * z
         return RobotState(
             position_m=np.array(position),
-            euler_rad=np.array(client.getEulerFromQuaternion(orientation)),
-            rotation=np.array(client.getMatrixFromQuaternion(orientation)).reshape(3, 3),
-            velocity_m_s=np.array(velocity),
-            rates_rad_s=np.array(rates),
-            joints_rad=np.array(joints).reshape(4, 3),
-            joint_speeds_rad_s=np.array(joint_speeds).reshape(4, 3),
+            rotation_by_rows=rotation,
+            velocity_m_s=velocity,
+            rates_rad_s=rates,
+            sensed=np.array((*euler, *own, *joints, *joint_speeds)),
             contacts=[toe in touching for toe in self._toes],
         )
 

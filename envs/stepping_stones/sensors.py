@@ -29,17 +29,18 @@ class Measurement(NamedTuple):
     """One reading of all proprioceptive sensors.
 
     Attributes:
-        euler_rad: (3,) roll, pitch, yaw from the inertial unit.
-        rates_rad_s: (3,) angular velocity, base frame.
-        joints_rad, joint_speeds_rad_s: (4, 3) from the encoders.
+        values: (30,) roll, pitch, yaw and angular velocity in the base frame from the inertial
+            unit, then (4, 3) joint angles and (4, 3) joint speeds from the encoders.
         contacts: foot switches of the four legs.
     """
 
-    euler_rad: Floats
-    rates_rad_s: Floats
-    joints_rad: Floats
-    joint_speeds_rad_s: Floats
+    values: Floats
     contacts: Sequence[bool]
+
+    @property
+    def joints_rad(self) -> Floats:
+        """(4, 3) joint angles."""
+        return self.values[6:18].reshape(4, 3)
 
 
 class Sensors:
@@ -68,19 +69,16 @@ class Sensors:
 
     def measure(self, state: RobotState) -> Measurement:
         """Read all proprioceptive sensors once."""
-        noise = self._rng.standard_normal(30)
-        noise *= self._std
-        return Measurement(
-            euler_rad=state.euler_rad + noise[:3],
-            rates_rad_s=state.rotation.T.dot(state.rates_rad_s) + noise[3:6],
-            joints_rad=state.joints_rad + noise[6:18].reshape(4, 3),
-            joint_speeds_rad_s=state.joint_speeds_rad_s + noise[18:].reshape(4, 3),
-            contacts=state.contacts,
-        )
+        values = self._rng.standard_normal(30)
+        values *= self._std
+        values += state.sensed
+        return Measurement(values, state.contacts)
 
     def depth(self, depth_m: NDArray[np.float32]) -> NDArray[np.float32]:
         """Depth images with noise."""
         if self.scale == 0:
             return depth_m
-        noise = self._rng.standard_normal(depth_m.shape, dtype=np.float32)
-        return depth_m + np.float32(self.scale * _DEPTH_M) * noise
+        noisy_m = self._rng.standard_normal(depth_m.shape, dtype=np.float32)
+        noisy_m *= np.float32(self.scale * _DEPTH_M)
+        noisy_m += depth_m
+        return noisy_m

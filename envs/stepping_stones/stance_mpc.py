@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.compiled import compiled
+from envs.stepping_stones.estimator import Estimate
 from foveate_extras import needs
 
 with needs("SteppingStones-v0", "sim", "daqp"):
@@ -35,22 +36,6 @@ _EXACT = {"eps_prox": 0.0, "primal_tol": 1e-9}
 """Settings of DAQP: nothing is added to the problem, and constraints hold to a billionth newton."""
 _SOLVED = 1
 """Exit flag of DAQP."""
-
-
-class BodyState(NamedTuple):
-    """The body in the level frame.
-
-    Attributes:
-        euler_rad: (3,) roll, pitch and yaw; the controller uses the first two.
-        height_m: height above the standing feet.
-        rates_rad_s: (3,) angular velocity.
-        velocity_m_s: (3,) velocity.
-    """
-
-    euler_rad: Floats
-    height_m: float
-    rates_rad_s: Floats
-    velocity_m_s: Floats
 
 
 class BodyCommand(NamedTuple):
@@ -84,7 +69,7 @@ class _Horizon(NamedTuple):
     """The constant part of a problem; H steps, B blocks.
 
     Attributes:
-        time_s: (H,) of each step's end.
+        times_s: (H,) of each step's end.
         to_velocity, to_position: (B, H) after a step that a unit acceleration in a block has made.
         velocity_gram, position_gram: (B, B) their products, summed over the steps.
         velocity_weight: (6,) of rates and velocity.
@@ -93,7 +78,7 @@ class _Horizon(NamedTuple):
         inertias and the mass.
     """
 
-    time_s: Floats
+    times_s: Floats
     to_velocity: Floats
     to_position: Floats
     velocity_gram: Floats
@@ -132,7 +117,7 @@ class StanceMpc:
         to_velocity = (np.where(ago > 0, step_s, 0.0) @ hold).T.copy()
         to_position = (np.where(ago > 0, step_s**2 * (ago - 0.5), 0.0) @ hold).T.copy()
         self._horizon = _Horizon(
-            time_s=step_s * np.arange(1.0, horizon + 1),
+            times_s=step_s * np.arange(1.0, horizon + 1),
             to_velocity=to_velocity,
             to_position=to_position,
             velocity_gram=to_velocity @ to_velocity.T,
@@ -154,12 +139,12 @@ class StanceMpc:
         self._lower, self._upper = ([np.tile(side, n) for n in counts] for side in (least, most))
 
     def problem(
-        self, state: BodyState, arms_m: Sequence[Floats] | Floats, command: BodyCommand
+        self, state: Estimate, arms_m: Sequence[Floats] | Floats, command: BodyCommand
     ) -> tuple[Floats, Floats]:
         """The condensed quadratic problem, minimise u.Q u / 2 + q.u.
 
         Args:
-            state: the body now.
+            state: the body now, its attitude, angular velocity, velocity and height.
             arms_m: (legs, 3) standing feet from the centre of mass, level frame.
             command: the motion wanted.
 
@@ -168,18 +153,15 @@ class StanceMpc:
         """
         (forward, lateral), turning = command.velocity_m_s, command.yaw_rate_rad_s
         return _condensed(
-            self._horizon,
-            np.array(arms_m, float).reshape(-1, 3),
-            state.euler_rad,
-            state.rates_rad_s,
-            state.velocity_m_s,
-            float(state.height_m - command.height_m),
-            (float(forward), float(lateral), float(turning)),
+            *self._horizon,
+            np.asarray(arms_m, float).reshape(-1, 3),
+            state.values,
+            (float(forward), float(lateral), float(turning), float(command.height_m)),
             command.turns,
         )
 
     def solve(
-        self, state: BodyState, arms_m: Sequence[Floats] | Floats, command: BodyCommand
+        self, state: Estimate, arms_m: Sequence[Floats] | Floats, command: BodyCommand
     ) -> Floats:
         """Forces of the ground on the standing feet for the present control step, newtons.
 
@@ -198,27 +180,33 @@ class StanceMpc:
         sides, lower, upper = self._sides[legs], self._lower[legs], self._upper[legs]
         forces, _, flag, _ = daqp.solve(hessian, gradient, sides, upper, lower, **_EXACT)
         first: Floats = forces[: 3 * legs].reshape(legs, 3)
-        if flag != _SOLVED or not all(map(math.isfinite, first.ravel().tolist())):
+        if flag != _SOLVED or not math.isfinite(sum(forces[: 3 * legs].tolist())):
             raise ValueError("the stance problem has no finite solution")
         return first
 
 
 @compiled
 def _condensed(
-    horizon: _Horizon,
+    times_s: Floats,
+    to_velocity: Floats,
+    to_position: Floats,
+    velocity_gram: Floats,
+    position_gram: Floats,
+    velocity_weight: Floats,
+    position_weight: Floats,
+    force_cost: Floats,
+    lightness: Floats,
     arms_m: Floats,
-    euler_rad: Floats,
-    rates_rad_s: Floats,
-    velocity_m_s: Floats,
-    too_high_m: float,
-    wanted: tuple[float, float, float],
+    state: Floats,
+    wanted: tuple[float, float, float, float],
     turns: bool,
 ) -> tuple[Floats, Floats]:
-    """`StanceMpc.problem` of plain numbers."""
-    of_x, of_y, of_z, of_mass = horizon.lightness
+    """`StanceMpc.problem` of the fields of a `_Horizon` and plain numbers."""
+    of_x, of_y, of_z, of_mass = lightness
+    euler_rad, rates_rad_s, velocity_m_s = state[:3], state[3:6], state[6:9]
     stretch, lean = 1 / math.cos(euler_rad[1]), math.tan(euler_rad[1])
-    ahead, aside, turning = wanted
-    legs, blocks = len(arms_m), len(horizon.force_cost)
+    ahead, aside, turning, height_m = wanted
+    legs, blocks = len(arms_m), len(force_cost)
 
     # Accelerations by unit forces, and the same of roll, pitch and yaw, which is 0 in this frame:
     # T = [[stretch, 0, 0], [0, 1, 0], [lean, 0, 1]].
@@ -241,16 +229,15 @@ def _condensed(
         for j in range(n):
             velocity = position = 0.0
             for k in range(6):
-                velocity += accelerate[k, i] * horizon.velocity_weight[k] * accelerate[k, j]
-                position += displace[k, i] * horizon.position_weight[k] * displace[k, j]
+                velocity += accelerate[k, i] * velocity_weight[k] * accelerate[k, j]
+                position += displace[k, i] * position_weight[k] * displace[k, j]
             for one in range(blocks):
                 for other in range(blocks):
                     hessian[one * n + i, other * n + j] = (
-                        horizon.velocity_gram[one, other] * velocity
-                        + horizon.position_gram[one, other] * position
+                        velocity_gram[one, other] * velocity + position_gram[one, other] * position
                     )
     for at in range(blocks * n):
-        hessian[at, at] += horizon.force_cost[at // n]
+        hessian[at, at] += force_cost[at // n]
 
     # Errors of velocity and position at the end of each step without any force.
     error, drift, offset = np.empty(6), np.empty(6), np.zeros(6)
@@ -263,14 +250,14 @@ def _condensed(
     drift[0] *= stretch
     drift[2] += lean * rates_rad_s[0]
     offset[:2] = euler_rad[:2]
-    offset[5] = too_high_m
+    offset[5] = state[9] - height_m
     gradient = np.empty(blocks * n)
     for block in range(blocks):
         velocities, positions = np.zeros(6), np.zeros(6)
-        for step in range(len(horizon.time_s)):
-            time_s = horizon.time_s[step]
-            of_velocity = horizon.to_velocity[block, step]
-            of_position = horizon.to_position[block, step]
+        for step in range(len(times_s)):
+            time_s = times_s[step]
+            of_velocity = to_velocity[block, step]
+            of_position = to_position[block, step]
             for k in range(6):
                 velocities[k] += of_velocity * error[k]
                 positions[k] += of_position * (offset[k] + time_s * drift[k])
@@ -280,8 +267,8 @@ def _condensed(
                 cos, sin = math.cos(turning * time_s), math.sin(turning * time_s)
                 velocities[3] -= of_velocity * (cos * ahead - sin * aside - ahead)
                 velocities[4] -= of_velocity * (sin * ahead + cos * aside - aside)
-        velocities *= horizon.velocity_weight
-        positions *= horizon.position_weight
+        velocities *= velocity_weight
+        positions *= position_weight
         for i in range(n):
             gradient[block * n + i] = 0.0
             for k in range(6):

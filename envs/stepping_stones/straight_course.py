@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.compiled import compiled
 from envs.stepping_stones.config import SteppingStonesConfig
 from envs.stepping_stones.expert import action_share, expert_footholds
 from envs.stepping_stones.locomotion import FootholdCommand, Locomotion
@@ -39,8 +40,7 @@ class StraightCourse:
     def near(self, boxes: Boxes, position_m: Floats, reach_m: tuple[float, float]) -> Boxes:
         low, high, _ = boxes
         behind, ahead = reach_m
-        near = (high[:, 0] > position_m[0] - behind) & (low[:, 0] < position_m[0] + ahead)
-        return low[near], high[near], None
+        return *_between(low, high, position_m[0] - behind, position_m[0] + ahead), None
 
     def command(self, action: Floats) -> FootholdCommand:
         return FootholdCommand(
@@ -91,3 +91,10 @@ class StraightCourse:
 
     def view(self, position_m: Floats) -> tuple[Floats, float]:
         return np.array([position_m[0] + 0.1, 0.0]), 0.0
+
+
+@compiled
+def _between(low: Floats, high: Floats, least_m: float, most_m: float) -> tuple[Floats, Floats]:
+    """The boxes that reach into a range of x."""
+    near = (high[:, 0] > least_m) & (low[:, 0] < most_m)
+    return low[near], high[near]

@@ -5,7 +5,7 @@ heading. A foothold is latched at lift-off in the frame that the base will have 
 foot follows its hip; holding it still on the ground instead let the trot tip sideways.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,9 @@ from envs.compiled import compiled
 
 Floats = NDArray[np.float64]
 
+STANDS = -1.0
+"""Time of a leg that does not swing."""
 _PEAK, _DOWN = 0.45, 0.90  # swing progress at the highest point and above the foothold
-_STANDS = -1.0  # progress of a leg that does not swing
 _PRESS_M = 0.03  # the toe aims below the ground so that it surely lands
 
 
@@ -42,25 +43,23 @@ class SwingLegs:
         self.lift_m[legs] = toes_m[legs]
         self.foothold_m[legs] = foothold_m[legs]
 
-    def targets(self, progress: Mapping[int, float], ground_m: float) -> Floats:
-        """Toe targets (4, 3), level frame; of a leg that does not swing, where it lifted off.
-
-        Args:
-            progress: normalised time of each swing, by its leg.
-            ground_m: height of the ground below the base, negative, metres.
-        """
-        times = tuple(float(progress.get(leg, _STANDS)) for leg in range(4))
-        return _targets(times, self.lift_m, self.foothold_m, ground_m, self.clearance_m)
-
 
 @compiled
-def _targets(
+def toe_targets(
     times: tuple[float, ...],
     lift_m: Floats,
     foothold_m: Floats,
     ground_m: float,
     clearance_m: float,
 ) -> Floats:
+    """Toe targets (4, 3), level frame; of a leg that does not swing, where it lifted off.
+
+    Args:
+        times: normalised time of each leg's swing, or `STANDS`.
+        lift_m, foothold_m: of `SwingLegs`.
+        ground_m: height of the ground below the base, negative, metres.
+        clearance_m: of `SwingLegs`.
+    """
     targets = lift_m.copy()
     for leg in range(4):
         t, lift, landing = times[leg], lift_m[leg], foothold_m[leg].copy()

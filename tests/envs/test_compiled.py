@@ -72,6 +72,26 @@ def test_what_was_kept_and_cannot_be_read_is_compiled_again(tmp_path):
     assert run() == "3.0 0"
 
 
+@pytest.mark.records
+def test_a_change_of_a_function_that_another_file_uses_counts(tmp_path):
+    """Directly, or through a third file."""
+    head = "from envs.compiled import compiled\n"
+    (tmp_path / "second.py").write_text(
+        f"{head}from first import once\n@compiled\ndef twice(x):\n    return 2 * once(x)\n"
+    )
+    (tmp_path / "third.py").write_text(
+        f"{head}from second import twice\n@compiled\ndef thrice(x):\n    return 3 * twice(x)\n"
+        "print(thrice(1.0))\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(tmp_path / "kept")}
+    for more in ("", " + 0.25"):
+        (tmp_path / "first.py").write_text(f"{head}@compiled\ndef once(x):\n    return x{more}\n")
+        command = [sys.executable, "-m", "third"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == ("7.5" if more else "6.0")
+
+
 def test_where_nothing_can_be_kept_it_is_compiled_all_the_same():
     """A function without a source file has no cache directory."""
     names: dict = {}

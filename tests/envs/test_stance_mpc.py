@@ -4,10 +4,10 @@ interior-point solver that shares nothing with DAQP."""
 import numpy as np
 import pytest
 
+from envs.stepping_stones.estimator import Estimate
 from envs.stepping_stones.stance_mpc import (
     GRAVITY_M_S2,
     BodyCommand,
-    BodyState,
     MpcWeights,
     StanceMpc,
 )
@@ -15,17 +15,21 @@ from envs.stepping_stones.stance_mpc import (
 STEP_S, BLOCKS, FRICTION = 0.025, (1, 3, 6), 0.45
 MASS_KG, INERTIA = 25.567, np.array([0.384, 1.043, 1.293])
 FEET = np.array([[x, y, -0.43] for x in (0.17, -0.26) for y in (-0.11, 0.11)])
-LEVEL = BodyState(np.zeros(3), 0.45, np.zeros(3), np.zeros(3))
+LEVEL = Estimate(np.array([*np.zeros(9), 0.45]))
 STAY = BodyCommand((0.0, 0.0), 0.0, 0.45)
 
 
-def situation(seed: int, legs: int) -> tuple[BodyState, np.ndarray, BodyCommand]:
+def situation(seed: int, legs: int) -> tuple[Estimate, np.ndarray, BodyCommand]:
     rng = np.random.default_rng(seed)
-    state = BodyState(
-        euler_rad=rng.uniform(-0.3, 0.3, 3),
-        height_m=rng.uniform(0.4, 0.5),
-        rates_rad_s=rng.uniform(-1, 1, 3),
-        velocity_m_s=rng.uniform(-0.5, 0.5, 3),
+    state = Estimate(
+        np.array(
+            [
+                *rng.uniform(-0.3, 0.3, 3),
+                *rng.uniform(-1, 1, 3),
+                *rng.uniform(-0.5, 0.5, 3),
+                rng.uniform(0.4, 0.5),
+            ]
+        )
     )
     arms = FEET[rng.permutation(4)[:legs]] + rng.uniform(-0.05, 0.05, (legs, 3))
     forward, lateral = rng.uniform(-0.5, 0.5, 2).tolist()
@@ -33,7 +37,7 @@ def situation(seed: int, legs: int) -> tuple[BodyState, np.ndarray, BodyCommand]
 
 
 def rollout_cost(
-    state: BodyState, arms: np.ndarray, command: BodyCommand, forces: np.ndarray
+    state: Estimate, arms: np.ndarray, command: BodyCommand, forces: np.ndarray
 ) -> float:
     """Cost of forces (blocks, legs, 3), the motion integrated step by step."""
     weights = MpcWeights()
@@ -156,4 +160,4 @@ def test_without_feet_there_are_no_forces():
 
 def test_a_problem_without_numbers_is_an_error():
     with pytest.raises(ValueError, match="no finite solution"):
-        StanceMpc().solve(BodyState(np.full(3, np.nan), 0.45, np.zeros(3), np.zeros(3)), FEET, STAY)
+        StanceMpc().solve(Estimate(np.full(10, np.nan)), FEET, STAY)
