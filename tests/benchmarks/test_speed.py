@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+import attention
 from benchmarks import (
     attention_cost,
+    attention_memory,
     attention_speed,
     before_after,
     camera_sizes,
@@ -134,6 +136,25 @@ def test_peak_bytes_counts_what_is_alive():
 
     assert peak_bytes(compute) == 8000
     assert peak_bytes(lambda: given.view(-1)) == 0
+
+
+@pytest.mark.parametrize("name", [compiled_speed.FAVOR, compiled_speed.HYBRID])
+def test_causal_attention_takes_less_than_half_of_its_inputs_and_outputs(name, monkeypatch):
+    """In plain PyTorch, whose tensors can be counted."""
+    monkeypatch.setenv("FOVEATE_NUMBA", "0")
+    features = attention.feature_map(dim=64, **compiled_speed.MAPS[name])
+    x, y, v = torch.randn(3, 1, 2, 16384, 64) * 64**-0.25
+    peak = peak_bytes(lambda: features.attend(x, y, v, causal=True))
+    assert peak - v.nbytes < 0.5 * 4 * v.nbytes
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not attention_memory.CLEAR.exists(), reason="needs Linux")
+def test_attention_memory(tmp_path):
+    assert attention_memory.main(["--length", "16384", "--out", str(tmp_path)]) == 0
+    rows = json.loads((tmp_path / "attention_memory.json").read_text())["results"]
+    assert len(rows) == 8
+    assert all(0 < row["share"] < 0.5 for row in rows)
 
 
 @pytest.mark.slow
