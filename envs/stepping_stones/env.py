@@ -250,8 +250,9 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         """An action's numbers for all legs."""
         if self.config.action_legs == "all":
             return action
-        wide = np.zeros(ALL_LEGS)
-        wide[self._locomotion.about_to_lift()], wide[ALL_LEGS - 1] = action[:2], action[2]
+        wide, lifting = np.zeros(ALL_LEGS), self._locomotion.about_to_lift()
+        wide[lifting] = action[: len(lifting)]  # none, in steps after a fall
+        wide[ALL_LEGS - 1] = action[2]
         return wide
 
     def _margins(self, command: FootholdCommand, lifting: list[int]) -> Floats:

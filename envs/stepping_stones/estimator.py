@@ -5,7 +5,6 @@ standing feet do not move, so the base moves by minus their velocity in the base
 over the standing feet and low-passed. Height: the base above the mean standing foot.
 """
 
-from collections.abc import Sequence
 from math import cos, pi, sin, tan
 from typing import NamedTuple
 
@@ -79,17 +78,17 @@ class StateEstimator:
         self._values[:3], self._values[31:] = euler, rates
         self._values[9] = -(forward(measurement.joints_rad).toes_m @ rotation.T)[:, 2].mean()
 
-    def update(self, measurement: Measurement, standing: Sequence[int]) -> Estimate:
+    def update(self, measurement: Measurement, stands: tuple[bool, ...]) -> Estimate:
         """Blend in one reading.
 
         Args:
             measurement: the sensors now.
-            standing: the legs that should stand and have contact.
+            stands: whether each leg should stand and has contact.
         """
         self._values = _filtered(
             self._values,
             measurement.values,
-            (0 in standing, 1 in standing, 2 in standing, 3 in standing),
+            stands,
             self._shares,
             self._step_s,
             TOE_RADIUS_M,

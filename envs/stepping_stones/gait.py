@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+STANDS = -1.0
+"""Time of a leg that does not swing."""
+
 
 @dataclass(frozen=True)
 class Trot:
@@ -33,11 +36,7 @@ class Trot:
         # The small offset keeps an event that falls on a control tick on that tick.
         return [(cycles + offset + 1e-9) % 1.0 for offset in self.offsets]
 
-    def swings(self, time_s: float) -> dict[int, float]:
-        """The legs that swing, and the normalised time of each swing in [0, 1)."""
-        stands = self.duty_factor
-        return {
-            leg: (at - stands) / (1.0 - stands)
-            for leg, at in enumerate(self.phase(time_s))
-            if at >= stands
-        }
+    def swings(self, time_s: float) -> tuple[float, ...]:
+        """The normalised time of each leg's swing in [0, 1), or `STANDS`."""
+        stands, phases = self.duty_factor, self.phase(time_s)
+        return tuple([(at - stands) / (1.0 - stands) if at >= stands else STANDS for at in phases])

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from envs.compiled import compiled, product
 from envs.stepping_stones.estimator import Estimate, StateEstimator
-from envs.stepping_stones.gait import Trot
+from envs.stepping_stones.gait import STANDS, Trot
 from envs.stepping_stones.kinematics import forward, inverse, toes_and_jacobians
 from envs.stepping_stones.robot import POSTURE_RAD
 from envs.stepping_stones.sensors import Measurement
 from envs.stepping_stones.stance_mpc import BodyCommand, StanceMpc
-from envs.stepping_stones.swing import STANDS, SwingLegs, toe_targets
+from envs.stepping_stones.swing import SwingLegs, toe_targets
 
 Floats = NDArray[np.float64]
 
@@ -66,14 +66,14 @@ class Locomotion:
         self.tick = 0
         self._mpc = StanceMpc()
         self._swing = SwingLegs()
-        self._swings: dict[int, float] = {}
+        self._swings: tuple[float, ...] = (STANDS,) * 4
         self._displacement_m = np.tile([_STEP_M, 0.0], (4, 1))
         self._mean_speed = 0.0
         self._speed_m_s = 0.0
         self._forces_n = np.zeros((4, 3))
         self._measurement = measurement
         self._estimator = StateEstimator(measurement, CONTROL_S)
-        self.estimate: Estimate = self._estimator.update(measurement, range(4))
+        self.estimate: Estimate = self._estimator.update(measurement, (True,) * 4)
 
     @property
     def time_s(self) -> float:
@@ -82,7 +82,10 @@ class Locomotion:
 
     def about_to_lift(self) -> list[int]:
         """Legs that lift off at the next control step."""
-        return [leg for leg in self.gait.swings(self.time_s) if leg not in self._swings]
+        return self._lifting(self.gait.swings(self.time_s))
+
+    def _lifting(self, swings: tuple[float, ...]) -> list[int]:
+        return [leg for leg in range(4) if swings[leg] >= 0 > self._swings[leg]]
 
     def nominal_footholds_m(self) -> Floats:
         """(4, 2) where each leg would land if it lifted off now uncorrected, from the present
@@ -95,9 +98,10 @@ class Locomotion:
         """Take in the sensors after a control step."""
         self.tick += 1
         self._measurement = measurement
-        touches = measurement.contacts
-        standing = [leg for leg in range(4) if touches[leg] and leg not in self._swings]
-        self.estimate = self._estimator.update(measurement, standing)
+        a, b, c, d = measurement.contacts
+        at, bt, ct, dt = self._swings
+        stands = a and at < 0, b and bt < 0, c and ct < 0, d and dt < 0
+        self.estimate = self._estimator.update(measurement, stands)
         gain = CONTROL_S / _SPEED_FILTER_S
         forward_m_s = float(self.estimate.values[6])
         self._mean_speed += gain * (forward_m_s - self._mean_speed)
@@ -110,7 +114,7 @@ class Locomotion:
         """
         estimate, gait = self.estimate, self.gait
         swings = gait.swings(self.time_s)
-        lifting = [leg for leg in swings if leg not in self._swings]
+        lifting = self._lifting(swings)
         if lifting:
             foothold = self._uncorrected_m()
             foothold[:, :2] += command.offsets_m
@@ -119,15 +123,12 @@ class Locomotion:
         self._swings = swings
         measured = self._measurement
         touches = measured.contacts
-        tracking = [leg for leg, t in swings.items() if t <= _EARLY_CONTACT or not touches[leg]]
-        standing = [leg for leg in range(4) if leg not in tracking]
         if self.tick % _MPC_EVERY == 0:
-            self._plan_forces(command, standing)
-
-        time = swings.get
+            legs = range(4)
+            self._plan_forces(command, [leg for leg in legs if _presses(swings[leg], touches[leg])])
         return _torques(
-            (time(0, STANDS), time(1, STANDS), time(2, STANDS), time(3, STANDS)),
-            (0 in tracking, 1 in tracking, 2 in tracking, 3 in tracking),
+            swings,
+            touches,
             self._swing.lift_m,
             self._swing.foothold_m,
             self._swing.clearance_m,
@@ -157,14 +158,15 @@ class Locomotion:
         return False
 
     def _plan_forces(self, command: FootholdCommand, standing: Sequence[int]) -> None:
-        if self._swings:
+        swinging = [leg for leg in range(4) if self._swings[leg] >= 0]
+        if swinging:
             # Inverse Raibert rule: the body speed for which the footholds asked for are neutral.
             neutral = self._mean_speed * self.gait.swing_s / 2
             wanted = 0.0
-            for leg in self._swings:
+            for leg in swinging:
                 ahead = float(self._displacement_m[leg, 0])
                 wanted += (neutral - ahead) / _RAIBERT + self._mean_speed
-            self._speed_m_s = self._limited_speed_m_s(wanted / len(self._swings))
+            self._speed_m_s = self._limited_speed_m_s(wanted / len(swinging))
         body = BodyCommand(
             velocity_m_s=(self._speed_m_s, command.lateral_speed_m_s),
             yaw_rate_rad_s=self._wanted_yaw_rate_rad_s(),
@@ -179,6 +181,12 @@ class Locomotion:
 
 
 @compiled
+def _presses(time: float, touches: bool) -> bool:
+    """Whether a leg presses a force on the ground; else it tracks a swing."""
+    return time < 0 or (time > _EARLY_CONTACT and touches)
+
+
+@compiled
 def _arms_m(estimate: Floats) -> Floats:
     """(4, 3) of the toes from the centre of mass, level frame, by the values of an `Estimate`."""
     return estimate[10:22].reshape(4, 3) - product(estimate[22:31].reshape(3, 3), _COM_M).T
@@ -187,7 +195,7 @@ def _arms_m(estimate: Floats) -> Floats:
 @compiled
 def _torques(
     times: tuple[float, ...],
-    tracks: tuple[bool, ...],
+    touches: tuple[bool, ...],
     lift_m: Floats,
     foothold_m: Floats,
     clearance_m: float,
@@ -205,8 +213,9 @@ def _torques(
     torques = np.empty((4, 3))
     joints_rad, joint_speeds_rad_s = measured[6:18], measured[18:]
     for leg in range(4):
+        presses = _presses(times[leg], touches[leg])
         for joint in range(3):
-            if tracks[leg]:
+            if not presses:
                 torque = _KP * (wanted_rad[leg, joint] - joints_rad[3 * leg + joint])
             else:
                 torque = -(forces_n[leg] * jacobian[leg, :, joint]).sum()

@@ -46,7 +46,7 @@ class RobotState(NamedTuple):
     velocity_m_s: Sequence[float]
     rates_rad_s: Sequence[float]
     sensed: Floats
-    contacts: Sequence[bool]
+    contacts: tuple[bool, ...]
 
     @property
     def euler_rad(self) -> Floats:
@@ -132,6 +132,7 @@ class Laikago(HoldsPhysics):
         position, orientation = client.getBasePositionAndOrientation(body)
         velocity, rates = client.getBaseVelocity(body)
         joints, joint_speeds, _, _ = zip(*client.getJointStates(body, self._motors), strict=True)
+        a, b, c, d = self._toes
         touching = {contact[3] for contact in client.getContactPoints(body)}
         euler = client.getEulerFromQuaternion(orientation)
         rotation = xx, xy, xz, yx, yy, yz, zx, zy, zz = client.getMatrixFromQuaternion(orientation)
@@ -143,7 +144,7 @@ class Laikago(HoldsPhysics):
             velocity_m_s=velocity,
             rates_rad_s=rates,
             sensed=np.array((*euler, *own, *joints, *joint_speeds)),
-            contacts=[toe in touching for toe in self._toes],
+            contacts=(a in touching, b in touching, c in touching, d in touching),
         )
 
     def advance(self, torques_n_m: Floats, steps: int) -> None:

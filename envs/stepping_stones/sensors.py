@@ -5,7 +5,6 @@ angular rate 0.1 rad/s (as in bullet3's two-camera stepping-stone task), joint a
 mm at the toes), joint speeds 0.05 rad/s, depth 5 mm; and, drawn once an episode, a start posture
 0.03 rad off. Foot contacts are switches and have none."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +34,7 @@ class Measurement(NamedTuple):
     """
 
     values: Floats
-    contacts: Sequence[bool]
+    contacts: tuple[bool, ...]
 
     @property
     def joints_rad(self) -> Floats:

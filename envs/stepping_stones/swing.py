@@ -14,8 +14,6 @@ from envs.compiled import compiled
 
 Floats = NDArray[np.float64]
 
-STANDS = -1.0
-"""Time of a leg that does not swing."""
 _PEAK, _DOWN = 0.45, 0.90  # swing progress at the highest point and above the foothold
 _PRESS_M = 0.03  # the toe aims below the ground so that it surely lands
 
@@ -55,7 +53,7 @@ def toe_targets(
     """Toe targets (4, 3), level frame; of a leg that does not swing, where it lifted off.
 
     Args:
-        times: normalised time of each leg's swing, or `STANDS`.
+        times: of `Trot.swings`.
         lift_m, foothold_m: of `SwingLegs`.
         ground_m: height of the ground below the base, negative, metres.
         clearance_m: of `SwingLegs`.

@@ -51,6 +51,18 @@ def test_an_environment_that_decides_at_lift_offs_is_one_of_gymnasium():
     check_env(gymnasium.make(envs.STEPPING_STONES, **LIFT_OFF).unwrapped, skip_render_check=True)
 
 
+def test_steps_after_a_fall_move_the_robot(make):
+    """A fall within a decision leaves the gait where no leg lifts off."""
+    env, rng, fell = make(**LIFT_OFF), np.random.default_rng(7), False
+    env.reset(seed=7)
+    while not fell:
+        info = env.step(rng.uniform(-1, 1, 3).astype(np.float32))[-1]
+        fell = info["fell"]
+    before, after = info["distance_m"], env.step(np.zeros(3, np.float32))[-1]
+    assert after["fell"]
+    assert after["distance_m"] != before
+
+
 def test_a_decision_is_held_to_the_next_lift_off(make):
     """It moves the robot as five decisions of 50 ms do, in which the lifting legs have its
     offsets; and the expert walks as well."""
