@@ -27,6 +27,7 @@ from policies.felt_ground.memories import felt_memory
 from policies.footholds.ground import lateral_cue, turned
 from policies.footholds.vote import PlaceVotes
 from policies.place_memory.localisation import feet_and_speed
+from policies.place_memory.memories import SteppedPlaces
 from policies.place_memory.policy import PlaceMemoryPolicy, Remembered, detached
 
 _SIGMA_M, _WEIGHT = 0.03, 3.0
@@ -81,6 +82,10 @@ class FeltGroundPolicy(PlaceMemoryPolicy):
         self.memory = felt_memory(config.felt, dim)
         if isinstance(self.controller, PlaceVotes):
             _make_walk(self.controller)
+
+    def _memory_of_places(self) -> SteppedPlaces:
+        """Nothing: `looks` holds appearances instead."""
+        return SteppedPlaces()
 
     def _in_order(
         self, observations: Mapping[str, Tensor], starts: Tensor, seen: Remembered
@@ -150,6 +155,9 @@ class FeltGroundPolicy(PlaceMemoryPolicy):
     def _remembered_under(self, places: Any, toes_m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The same under feet (batch, legs), and whether the ground looks alike on both sides of
         each."""
+        if self.config.alike == -1:  # all do
+            keys, tells = self._remembered_looks(places, toes_m)
+            return keys, tells, torch.ones_like(tells, dtype=torch.bool)
         around_m = toes_m.new_tensor((-_BORDER_M, 0.0, _BORDER_M))
         keys, tells = self._remembered_looks(places, (toes_m.unsqueeze(-1) + around_m).flatten(1))
         behind, under, ahead = keys.unflatten(1, (-1, 3)).unbind(2)

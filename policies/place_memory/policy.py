@@ -93,13 +93,17 @@ class PlaceMemoryPolicy(SeeingPolicy):
             self.learned = LearnedKeys(plan, config, generator)
         reads_m = torch.linspace(-config.reach_m, config.reach_m, config.reads)
         self.register_buffer("reads_m", reads_m, persistent=False)
-        self.places = _memory_of(config, reads_m, 2 if self.is_plane else 1)
+        self.places = self._memory_of_places()
         votes = config.controller == "vote"
         self.controller = PlaceVotes(config, plan.footholds) if votes else self.dense(generator)
         self.choice: LearnedChoice | RandomChoice | None = None
         if config.write_tokens is not None:
             assert self.ground is not None
             self.choice = choice_of(config, self.ground, generator)
+
+    def _memory_of_places(self) -> SteppedPlaces:
+        """The memory of where holes are."""
+        return _memory_of(self.config, self.reads_m, 2 if self.is_plane else 1)
 
     @property
     def reads_geometry(self) -> bool:
