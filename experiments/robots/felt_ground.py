@@ -95,13 +95,19 @@ MEMORIES = {
     "grid": grid_of(kind=("grid",), directions=(4, 8), bins=(2, 4), tables=(1, 4)),
 }
 """Settings from which each memory's are chosen."""
+_KEPT = (0.97, 0.9, 0.7)
 FORGETTING = {
     f"{name}, forgetting": [
         dataclasses.replace(config, forgetting=kept)
         for config in MEMORIES[name]
-        for kept in (0.97, 0.9, 0.7)
+        for kept in factors
     ]
-    for name in ("exact", "leader", "least squares", "linear, sum, trig")
+    for name, factors in {
+        "exact": _KEPT,
+        "leader": (0.9, 0.7, 0.5, 0.3),
+        "least squares": _KEPT,
+        "linear, sum, trig": _KEPT,
+    }.items()
 }
 """Memories that discount earlier samples, for the world where labels change."""
 ON_CURVES = ("linear, delta, trig", "leader", "leader, 14 prototypes", "exact", "least squares")
