@@ -63,7 +63,7 @@ WORLDS: dict[str, Row] = {
 }
 """Two tiles of each kind lie on the trial strip."""
 CURVES: dict[str, Row] = {
-    **{f"vectors, noise {noise}": {"tile_noise": noise} for noise in (0.15, 0.5, 0.8)},
+    **{f"vectors, noise {noise}": {"tile_noise": noise} for noise in (0.5, 0.8)},
     **{f"vectors, {n} kinds": {"kinds": n, **with_strip(2 * n)} for n in (4, 16, 32)},
     **{f"conjunctions, {n} a kind": with_strip(16 * n) for n in (1, 4)},
     "labels change": {**WORLDS["vectors"], "labels_change": True, **with_strip(32)},

@@ -16,7 +16,7 @@ from experiments.chefs_random_tables.variance import CLAIMS
 from experiments.felt_ground.felt_memories import beaten
 from experiments.figure import _without_out, read_record, select
 from experiments.hybrid_random_features.clustered import MAPS
-from experiments.robots.felt_ground import summary
+from experiments.robots.felt_ground import CURVES, FORGETTING, ON_CURVES, WORLDS, summary
 from experiments.robots.public_tasks import TASKS, TRAINERS
 from experiments.simplex_random_features.bandwidths import best
 from experiments.simplex_random_features.classification_published import SIGMA
@@ -255,10 +255,9 @@ def attention_speed(results: Any) -> Rows:
         "fast-transformers m=256": "fast-transformers 256",
         "scaled_dot_product_attention": "exact (fused)",
     }  # fmt: skip
-    for kind, more in (("bidirectional", ""), ("causal", ", causal")):
-        rows = {r["length"]: r["ms"] for r in results[kind]}
-        for name, label in names.items():
-            yield (label + more,), [rows[length][name] for length in (512, 2048, 4096, 16384)]
+    kinds = [{r["length"]: r["ms"] for r in results[k]} for k in ("bidirectional", "causal")]
+    for name, label in names.items():
+        yield (label,), [rows[length][name] for rows in kinds for length in (512, 2048, 16384)]
 
 
 def attention_before_after(results: Any) -> Rows:
@@ -298,14 +297,32 @@ def compiled_speed(results: Any) -> Rows:
 
 def felt_ground(results: Any) -> Rows:
     rows = summary(results)
-    for memory in dict.fromkeys(row["memory"] for row in rows):
-        own = [row for row in rows if row["memory"] == memory]
-        figures = [100 * row[f"success{end}"] for row in own for end in ("", "_low", "_high")]
+    shown = {
+        (row["world"], row["memory"]): [100 * row[f"success{e}"] for e in ("", "_low", "_high")]
+        for row in rows
+    }
+    walked = [row for row in rows if row["world"] in WORLDS]
+    for memory in dict.fromkeys(row["memory"] for row in walked):
+        own = [row for row in walked if row["memory"] == memory]
+        figures = flat(shown[row["world"], memory] for row in own)
         figures += [row["reward"] for row in own]
         cost = next(row for row in own if row["world"] == "conjunctions")
         if cost["numbers"] is not None:
             figures += [cost[key] for key in ("numbers", "flops", "ms")]
         yield (memory,), figures
+    for base, middle in (
+        ("vectors", "noise 0.3"), ("vectors", "8 kinds"), ("conjunctions", "2 a kind")
+    ):  # fmt: skip
+        yield (middle,), flat(shown[base, memory] for memory in ON_CURVES)
+    for world in CURVES:
+        base, _, point = world.partition(", ")
+        if point:
+            yield (point,), flat(shown[world, memory] for memory in ON_CURVES)
+            continue
+        for memory in dict.fromkeys(memory for w, memory in shown if w == world):
+            if memory not in FORGETTING:
+                both = [shown.get((world, name), []) for name in (memory, f"{memory}, forgetting")]
+                yield (memory,), flat(both)
 
 
 def felt_memories(results: Any) -> Rows:
