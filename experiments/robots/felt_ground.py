@@ -69,7 +69,7 @@ CURVES: dict[str, Row] = {
     "labels change": {**WORLDS["vectors"], "labels_change": True, **with_strip(32)},
 }
 """Worlds of curves: changes of the world before the comma, by whose tuning memories walk there."""
-CURVE_TERRAINS = 40
+CURVE_TERRAINS = 30
 CONTROLS = ("oracle", "depth only", "random")
 _RATES = (0.5, 0.8, 1.0)
 MEMORIES = {
