@@ -16,7 +16,7 @@ from experiments.chefs_random_tables.variance import CLAIMS
 from experiments.felt_ground.felt_memories import beaten
 from experiments.figure import _without_out, read_record, select
 from experiments.hybrid_random_features.clustered import MAPS
-from experiments.robots.felt_ground import CURVES, FORGETTING, ON_CURVES, WORLDS, summary
+from experiments.robots.felt_ground import FORGETTING, ON_CURVES, WORLDS, summary
 from experiments.robots.public_tasks import TASKS, TRAINERS
 from experiments.simplex_random_features.bandwidths import best
 from experiments.simplex_random_features.classification_published import SIGMA
@@ -314,7 +314,7 @@ def felt_ground(results: Any) -> Rows:
         ("vectors", "noise 0.3"), ("vectors", "8 kinds"), ("conjunctions", "2 a kind")
     ):  # fmt: skip
         yield (middle,), flat(shown[base, memory] for memory in ON_CURVES)
-    for world in CURVES:
+    for world in dict.fromkeys(world for world, _ in shown if world not in WORLDS):
         base, _, point = world.partition(", ")
         if point:
             yield (point,), flat(shown[world, memory] for memory in ON_CURVES)
