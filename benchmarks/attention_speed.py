@@ -2,11 +2,12 @@
 
     python -m benchmarks.attention_speed [--lengths 512 2048] [--out DIR] [--device cuda] [--quick]
 
-Batch 1, 8 heads, d = 64, normal queries, keys and values, no gradients, two CPU threads. Every
-round times each method once, one after the other, so that all see the same machine; figures are
-medians over rounds. Scaling by d**-0.5 is inside every time. Peers that are not installed are left
-out with a note. Memory is the peak of live tensors beyond the inputs (on a GPU the allocator's). On
-a GPU a copy is timed too, to report the share of its bandwidth that a method would use if it read
+Batch 1, 8 heads, d = 64, normal queries, keys and values, no gradients. Every round times each
+method once, one after the other, so that all see the same machine; figures are medians over rounds,
+on a CPU of one thread's CPU time. Scaling by d**-0.5 is inside every time. Peers that are not
+installed are left out with a note. Memory is the peak of live tensors beyond the inputs, on a CPU
+without compiled kernels (`benchmarks.attention_memory` has them; on a GPU the allocator's). On a
+GPU a copy is timed too, to report the share of its bandwidth that a method would use if it read
 queries, keys and values once and wrote its output.
 
 Errors are |out - exact| / |exact| over all heads, means over draws of the random vectors, for
@@ -82,9 +83,10 @@ class Bench:
         return tuple(t.to(self.device, self.dtype) for t in draws)
 
     def clock(self) -> float:
-        """Seconds, once the device has finished its work."""
-        if self.device != "cpu":
-            torch.cuda.synchronize()
+        """Seconds of CPU time, or of a GPU once it has finished its work."""
+        if self.device == "cpu":
+            return time.process_time()
+        torch.cuda.synchronize()
         return time.perf_counter()
 
     def ms(self, calls: dict[Key, Call]) -> dict[Key, float]:
@@ -191,14 +193,12 @@ def errors(bench: Bench, length: int) -> Rows:
 def measure(arguments: Arguments) -> Row:
     """Times of whole attention and of its parts, and errors against time."""
     check_device(arguments.device)
-    torch.set_num_threads(max(1, arguments.threads))
     quick, device, seed = arguments.quick, arguments.device, arguments.seed
     bench = Bench(device, getattr(torch, arguments.dtype), seed, quick)
     lengths = arguments.lengths or ((64, 128) if quick else LENGTHS)
     maps = {n: attention.feature_map(dim=DIM, seed=seed, **o).to(device) for n, o in OURS.items()}
     results: Row = {"device": device, "dtype": arguments.dtype}
     results["device_name"] = device_name(device)
-    results["threads"] = torch.get_num_threads()
     if device != "cpu":
         results["copied_gb_s"] = bench.copied_gb_s()
     for kind in KINDS:
@@ -291,5 +291,4 @@ main = figure.command(
     figure.option("--lengths", type=int, nargs="+", metavar="L", help="default 512 to 16384"),
     figure.option("--device", default="cpu", help="PyTorch device (cpu, cuda)"),
     figure.option("--dtype", default="float32", choices=("float32", "bfloat16", "float16")),
-    figure.option("--threads", type=int, default=2, help="CPU threads (default 2)"),
 )  # fmt: skip

@@ -57,13 +57,7 @@ def test_calls_are_timed_in_turn():
 def test_attention_speed(tmp_path, capsys, monkeypatch):
     few = {name: attention_speed.ERROR_MAPS[name] for name in ("hyperbolic", "angular_hybrid")}
     monkeypatch.setattr(attention_speed, "ERROR_MAPS", few)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        results = quick(attention_speed, tmp_path, "--lengths", "32", "64", "--threads", "1")
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(threads)
+    results = quick(attention_speed, tmp_path, "--lengths", "32", "64")
     for kind in ("bidirectional", "causal"):
         assert [row["length"] for row in results[kind]] == [32, 64]
         for row in results[kind]:
