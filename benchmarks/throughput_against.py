@@ -76,7 +76,7 @@ def run(arguments: figure.Arguments) -> dict[str, Any]:
     except OSError as error:
         raise UserError(f"DIR {arguments.other} is no checkout to time: {error}") from None
     print("\n".join(report(figures)))
-    return figures
+    return {"results": figures}
 
 
 main = figure.file_command(

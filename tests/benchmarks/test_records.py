@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.compiled_speed import FAVOR, HYBRID
 from experiments.chefs_random_tables.oprf_gain import SHOWN
 from experiments.chefs_random_tables.variance import CLAIMS
 from experiments.felt_ground.felt_memories import beaten
@@ -26,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS, RECORDS = ROOT / "docs" / "results", ROOT / "docs" / "records"
 PAGES = {
     "attention_before_after": "attention.md",
+    "attention_memory": "attention.md",
     "place_memory": "memory.md",
     "place_memory_width": "place_memory.md",
     "same_keys": "place_memory.md",
@@ -39,6 +41,7 @@ PAGES = {
     "felt_networks": "felt_ground.md",
     "felt_patches": "felt_ground.md",
     "public_tasks": "../guide/environments.md",
+    "throughput_against": "../guide/stepping_stones.md",
 }
 """Pages of records that attention.md does not print."""
 NUMBER = re.compile(r"-?\d*\.?\d+(?:e-?\d+)?")
@@ -255,9 +258,18 @@ def attention_speed(results: Any) -> Rows:
         "fast-transformers m=256": "fast-transformers 256",
         "scaled_dot_product_attention": "exact (fused)",
     }  # fmt: skip
-    kinds = [{r["length"]: r["ms"] for r in results[k]} for k in ("bidirectional", "causal")]
     for name, label in names.items():
-        yield (label,), [rows[length][name] for rows in kinds for length in (512, 2048, 16384)]
+        yield (
+            (label,),
+            [r["ms"][name] for kind in ("bidirectional", "causal") for r in results[kind]],
+        )
+
+
+def attention_memory(results: Any) -> Rows:
+    names = {FAVOR: "FAVOR+ 256", HYBRID: "angular 8x8"}
+    for plain, compiled in zip(results[::2], results[1::2], strict=True):
+        label = f"{names[plain['map']]}, {plain['kind']}"
+        yield (label,), [plain["peak_mib"], compiled["peak_mib"]]
 
 
 def attention_before_after(results: Any) -> Rows:
@@ -278,6 +290,13 @@ def generate_speed(results: Any) -> Rows:
     for cache, sums in zip(found[::2], found[1::2], strict=True):
         keys = ("tokens_per_s", "cache_mb", "prompt_s")
         yield (f"{cache['length']:,}",), flat([cache[key], sums[key]] for key in keys)
+
+
+def throughput_against(results: Any) -> Rows:
+    """Medians over rollouts of both checkouts, and what share of a step is bare physics."""
+    for name, label in (("there", "earlier"), ("here", "now")):
+        whole, bare = (np.array(results[name][key]) for key in ("whole_ms", "bare_physics_ms"))
+        yield (label,), [np.median(whole), np.median(bare), np.median(bare / whole)]
 
 
 def sklearn_speed(results: Any) -> Rows:
@@ -379,8 +398,8 @@ PRINTED = {
         resultants, couplings, max_error, bandwidths, cooccurrence, classification,
         classification_10000, hybrid_bases, error_per_flop, compositional, place_memory,
         place_memory_width, same_keys, memory_over_time, coupling_costs, attention_speed,
-        attention_before_after,        generate_speed, compiled_speed, sklearn_speed, felt_ground,
-        felt_memories, felt_networks, felt_patches, public_tasks,
+        attention_before_after, attention_memory, generate_speed, compiled_speed, sklearn_speed,
+        felt_ground, felt_memories, felt_networks, felt_patches, public_tasks, throughput_against,
     )
 }  # fmt: skip
 
