@@ -3,8 +3,8 @@
     python -m benchmarks.throughput_against DIR [--walks N] [--json FILE]
 
 The speed of a shared machine varies. So two processes, one per checkout, take turns: the oracle
-walks 2 s, and its torques alone drive the same walk again (bare physics). Times are medians of CPU
-time, factors medians over the turns. DIR's code runs, as in its own benchmark."""
+walks an episode, and its torques alone drive the same walk again (bare physics). Times are medians
+of CPU time, factors medians over the turns. DIR's code runs, as in its own benchmark."""
 
 import json
 from pathlib import Path

@@ -13,12 +13,10 @@ import gymnasium
 import envs
 from benchmarks import throughput
 
-EPISODE_S = 2.0
-
 
 def main() -> None:
     """Answer lines of standard input until it ends."""
-    env: Any = gymnasium.make(envs.STEPPING_STONES, episode_s=EPISODE_S).unwrapped
+    env: Any = gymnasium.make(envs.STEPPING_STONES).unwrapped
     throughput.walk(env, 0)
     print(json.dumps(str(Path(envs.__file__).resolve().parents[1])), flush=True)
     for line in sys.stdin:
