@@ -61,6 +61,23 @@ def packed(tmp_path, name="record"):
     return tmp_path / name
 
 
+def test_a_record_names_no_folder_of_the_machine_where_it_was_made(tmp_path):
+    config = tmp_path / "out" / "runs" / "an-arm-s0" / "config.yaml"
+    small(tmp_path / "out")
+    config.write_text(f"init_from: {tmp_path / 'out' / 'runs' / 'an-arm-s0-1'}\n")
+    pack(tmp_path / "out", tmp_path / "record", *CONTENTS)
+    unpack(tmp_path / "record", tmp_path / "back")
+    back = (tmp_path / "back" / "runs" / "an-arm-s0" / "config.yaml").read_text()
+    assert back == "init_from: studies/record/runs/an-arm-s0-1\n"
+
+
+@needs_studies
+def test_published_records_name_no_folder_of_a_machine():
+    for path in sorted(STUDIES.glob(f"*/{FACTS}")):
+        found = re.search(r"[\" =](/(tmp|work|home|root|mnt)/[^\"]*)", lzma.open(path, "rt").read())
+        assert found is None, f"{path}: {found}"
+
+
 def test_the_same_files_come_back(tmp_path):
     record = packed(tmp_path)
     for path in record.iterdir():  # the same for the same study

@@ -110,6 +110,7 @@ def pack(out: Path, record: Path, runs: Columns, evaluations: Columns) -> None:
             "costs": _texts({_COSTS: out / _COSTS}).get(_COSTS),
         }
     )  # fmt: skip
+    text = text.replace(str(out.resolve()), f"studies/{record.name}")  # wherever it was run
     files[FACTS] = compressed(text)  # written last: they name the tables
     record.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
