@@ -74,7 +74,8 @@ def test_a_record_names_no_folder_of_the_machine_where_it_was_made(tmp_path):
 @needs_studies
 def test_published_records_name_no_folder_of_a_machine():
     for path in sorted(STUDIES.glob(f"*/{FACTS}")):
-        found = re.search(r"[\" =](/(tmp|work|home|root|mnt)/[^\"]*)", lzma.open(path, "rt").read())
+        facts = lzma.decompress(path.read_bytes()).decode()
+        found = re.search(r"[\" =](/(tmp|work|home|root|mnt)/[^\"]*)", facts)
         assert found is None, f"{path}: {found}"
 
 
