@@ -253,11 +253,10 @@ def coupling_costs(results: Any) -> Rows:
 
 def attention_speed(results: Any) -> Rows:
     names = {
-        "FAVOR+ m=256": "FAVOR+ 256", "angular hybrid m=n=8": "angular 8x8",
+        "FAVOR+ m=256": "FAVOR+ 256",
         "performer-pytorch m=256": "performer-pytorch 256",
         "fast-transformers m=256": "fast-transformers 256",
-        "scaled_dot_product_attention": "exact (fused)",
-    }  # fmt: skip
+    }
     for name, label in names.items():
         yield (
             (label,),
