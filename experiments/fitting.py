@@ -185,7 +185,7 @@ class Fit(BaseAlgorithm):
         return {"step": step, "train_loss": self._total / since, "wall_s": 0.0, **numbers}
 
     def save(self, run: Path) -> None:
-        """Write the state and metrics.csv."""
+        """Write metrics.csv and the state."""
         progress, optimiser = self.progress, optimiser_tensors(self._optimiser)
         tensors = {f"{_MODEL}{name}": value for name, value in self.model.state_dict().items()}
         tensors |= {f"{_OPTIMISER}{name}": value for name, value in optimiser.items()}
@@ -197,10 +197,11 @@ class Fit(BaseAlgorithm):
             "diverged_at": progress.diverged_at,
         }
         whole = {name: value.detach().contiguous().clone() for name, value in tensors.items()}
-        write_atomically(run / STATE, sealed(save(whole, {"fit": json.dumps(facts)})))
         keys = list(dict.fromkeys(key for row in self.rows for key in row))
         lines = [",".join(keys), *(",".join(f"{row[k]:.6g}" for k in keys) for row in self.rows)]
         write_atomically(run / METRICS, ("\n".join(lines) + "\n").encode())
+        # Last: a training whose state is finished writes nothing when it is resumed.
+        write_atomically(run / STATE, sealed(save(whole, {"fit": json.dumps(facts)})))
 
 
 def fit(
