@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import attention
+from experiments import fitting
 from experiments.__main__ import main
 from experiments.compositional.learning import CompositionalConfig, Inputs, SkeletonNetwork
 from experiments.data.fashion_mnist import Pictures
@@ -29,6 +30,7 @@ from experiments.listops import ListopsConfig, TextTransformer
 from experiments.speech.model import SpeechConfig, SpeechModel
 from experiments.task import Learning
 from tests.experiments.small_data import refused, table_in
+from training.command.files import write_atomically
 from training.io.config import UserError
 
 META = "meta"
@@ -82,6 +84,30 @@ def test_an_interrupted_fit_goes_on_bit_for_bit_dropout_too(tmp_path, optimiser)
     for row in (*done.rows, *again.rows):
         row.pop("wall_s")
     assert done.rows == again.rows
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_no_row_is_lost_when_the_last_save_is_cut_short(tmp_path, monkeypatch, kept):
+    """After so many of its two files."""
+    fitted(tmp_path / "a")
+    written = []
+
+    def write(path, data):
+        if len(written) == 2 * 3 + kept:  # the fourth measurement is the last
+            raise KeyboardInterrupt
+        written.append(path.name)
+        write_atomically(path, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fitting, "write_atomically", write)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(tmp_path / "b")
+    fitted(tmp_path / "b")
+    whole, again = (
+        [line.split(",") for line in (tmp_path / name / "metrics.csv").read_text().splitlines()]
+        for name in ("a", "b")
+    )
+    assert [row[:2] + row[3:] for row in whole] == [row[:2] + row[3:] for row in again]
 
 
 def test_a_loss_of_nan_ends_it_before_that_step_and_a_rerun_does_not_go_on(tmp_path):
