@@ -62,11 +62,14 @@ WORLDS: dict[str, Row] = {
     "smooth": {"world": "smooth", **with_strip(32)},
 }
 """Two tiles of each kind lie on the trial strip."""
+UNTOLD = "strip unknown"
+"""Worlds where the policy has no `careful_m`, which comes from the length of the strip."""
 CURVES: dict[str, Row] = {
     **{f"vectors, noise {noise}": {"tile_noise": noise} for noise in (0.5, 0.8)},
     **{f"vectors, {n} kinds": {"kinds": n, **with_strip(2 * n)} for n in (4, 16, 32)},
     **{f"conjunctions, {n} a kind": with_strip(16 * n) for n in (1, 4)},
     "labels change": {**WORLDS["vectors"], "labels_change": True, **with_strip(32)},
+    **{f"{world}, {UNTOLD}": {} for world in WORLDS},
 }
 """Worlds of curves: changes of the world before the comma, by whose tuning memories walk there."""
 CURVE_TERRAINS = 30
@@ -148,7 +151,9 @@ def tuned_as(world: str) -> str:
 
 def careful(world: str) -> Row:
     """Setting of the policy: the distance for which it steps on all ground, a little less than the
-    strip."""
+    strip, or none."""
+    if world.endswith(UNTOLD):
+        return {"careful_m": None}
     return {"careful_m": round(0.15 * tiles_of(world)["strip_tiles"] - 0.2, 2)}
 
 
@@ -401,6 +406,8 @@ def measure(arguments: Arguments) -> Any:
 
 def arms_of(world: str, networks: str | None = None) -> list[str]:
     """Arms that walk in a world by default."""
+    if world.endswith(UNTOLD):
+        return ["linear, delta, trig", "leader"]
     if world in CURVES:
         changes = ("linear, sum, trig", *FORGETTING) if world == "labels change" else ()
         return [*ON_CURVES, *changes]

@@ -38,8 +38,9 @@ class FeltGroundPolicyConfig(PlaceMemoryConfig):
     held; -1: every foot writes, even one between two tiles, which may stand on either."""
     sharpness: float = Field(default=5.0, gt=0, le=100)
     """Factor of what is read, from -1 (held) to 1 (gave way), in the log odds of the risk."""
-    careful_m: float = Field(default=2.2, ge=0, le=100)
-    """Distance walked before feet avoid ground that may give way: until then they try it."""
+    careful_m: float | None = Field(default=2.2, ge=0, le=100)
+    """Distance walked before feet avoid ground that may give way: until then they try it. null:
+    until the memory can tell about most of the ground within reach."""
     prior_risk: float = Field(default=0.45, gt=0, lt=1)
     """Risk of ground of which nothing is known."""
 

@@ -37,6 +37,9 @@ _STEERING = -0.2  # action a cell of 4 cm that the hole on the left is nearer th
 _SEEN = 0.5  # weight of a remembered appearance, 1 where the camera saw the place
 _BORDER_M = 0.035  # of a foot to both sides
 _PLAIN = 0.3  # norm of an appearance that tells nothing
+_TELLS = 1.5  # change of the log odds of a risk by what is read
+_FAMILIAR = 0.8  # share of the ground within reach about which the memory tells, on average,
+_FAMILIAR_S = 1.0  # over this time
 
 
 class Felt(NamedTuple):
@@ -45,8 +48,9 @@ class Felt(NamedTuple):
     places: Any
     felt: Any
     stance: Stance
-    walked_m: Tensor
-    """(batch, 1)"""
+    trust: Tensor
+    """(batch, 1): distance walked, metres; without `careful_m` the share of the ground about which
+    the memory tells."""
 
 
 class FeltGroundPolicy(PlaceMemoryPolicy):
@@ -130,19 +134,32 @@ class FeltGroundPolicy(PlaceMemoryPolicy):
         gates = judged * tells * (is_deep | alike)  # a foot on an edge may be held by a neighbour
         values = torch.where(is_deep, 1.0, -1.0).unsqueeze(-1)
         felt = self.memory.write(state.felt, keys, values, gates=gates)
-        walked_m = state.walked_m + self.config.decision_s * ahead
-        risk = self._risk(places, felt, asked_m) * (walked_m > self.config.careful_m)
-        return risk, Felt(places, felt, stance, walked_m)
+        change, tells = self._change(places, felt, asked_m)
+        if self.config.careful_m is None:
+            is_told = (change.abs() > _TELLS).sum(-1, keepdim=True)
+            share = is_told / tells.sum(-1, keepdim=True).clamp_min(1) - state.trust
+            trust = state.trust + self.config.decision_s / _FAMILIAR_S * share
+            trust = torch.where(state.trust > _FAMILIAR, state.trust, trust)
+            risk = self._risk(change) * (trust > _FAMILIAR)
+        else:
+            trust = state.trust + self.config.decision_s * ahead
+            risk = self._risk(change) * (trust > self.config.careful_m)
+        return risk, Felt(places, felt, stance, trust)
 
-    def _risk(self, places: Any, felt: Any, at_m: Tensor) -> Tensor:
-        """Risk at places (batch, n)."""
-        prior = math.log(self.config.prior_risk / (1 - self.config.prior_risk))
-        keys, known_there = self._remembered_looks(places, at_m)
+    def _change(self, places: Any, felt: Any, at_m: Tensor) -> tuple[Tensor, Tensor]:
+        """By how much the memory changes the log odds of the risk at places (batch, n), and 1 where
+        there is an appearance, else 0."""
+        keys, tells = self._remembered_looks(places, at_m)
         read = self.memory.read(felt, keys).squeeze(-1)
-        return (self.config.sharpness * known_there * read + prior).sigmoid()
+        return self.config.sharpness * tells * read, tells
+
+    def _risk(self, change: Tensor) -> Tensor:
+        """Risk with this change of its log odds."""
+        prior = math.log(self.config.prior_risk / (1 - self.config.prior_risk))
+        return (change + prior).sigmoid()
 
     def _shares(self, written: Felt, asked_m: Tensor) -> Tensor:
-        return self._risk(written.places, written.felt, asked_m)
+        return self._risk(self._change(written.places, written.felt, asked_m)[0])
 
     def _remembered_looks(self, places: Any, at_m: Tensor) -> tuple[Tensor, Tensor]:
         """Unit appearances at places (batch, n), and 1 where there is one, else 0."""
@@ -186,8 +203,8 @@ class FeltGroundPolicy(PlaceMemoryPolicy):
                 for new, old in zip(fresh.stance, state.stance, strict=True)
             )
         )
-        walked_m = state.walked_m.masked_fill(where.unsqueeze(-1), 0)
-        return Felt(self.looks.reset(state.places, where), felt, stance, walked_m)
+        trust = state.trust.masked_fill(where.unsqueeze(-1), 0)
+        return Felt(self.looks.reset(state.places, where), felt, stance, trust)
 
     def _nothing(self, batch: int) -> Remembered:
         """The empty memory of a batch of episodes."""

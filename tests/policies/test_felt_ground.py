@@ -45,6 +45,22 @@ def walk(env):
     return observed(env)
 
 
+def test_without_a_distance_feet_try_ground_until_the_memory_tells(env, walk):
+    """Then and from then on places differ in risk; a memory that tells nothing never does."""
+    _, parts, _ = walk
+    steps = {key: part[None] for key, part in parts.items()}
+    starts = torch.zeros(1, len(parts["proprio"]), dtype=torch.bool)
+    starts[0, 0] = True
+    for kind, tells in (("linear", True), ("none", False)):
+        own = {"name": "felt_ground", "careful_m": None, "felt": {"kind": kind}}
+        policy = policies.build_for(own, env)
+        risks = policy.recalled(steps, starts, None)[0]["recalled"][0, :, : policy.reads_m.shape[0]]
+        differ = (risks.max(-1).values > -1).tolist()
+        assert differ == sorted(differ)
+        assert any(differ) == tells
+        assert not differ[20]
+
+
 @pytest.mark.parametrize("friction", [None, 0.5])
 def test_feet_feel_how_deep_they_stand(env, walk, friction):
     """Also where feet slip."""
@@ -89,9 +105,10 @@ def test_a_lost_plane_is_found_again():
     assert float(depth.abs().max()) < 1e-6
 
 
-def test_steps_at_once_are_steps_one_by_one(env, walk):
+@pytest.mark.parametrize("careful_m", [2.2, None])
+def test_steps_at_once_are_steps_one_by_one(env, walk, careful_m):
     seen, parts, _ = walk
-    policy = policies.build_for({"name": "felt_ground"}, env)
+    policy = policies.build_for({"name": "felt_ground", "careful_m": careful_m}, env)
     steps = {key: part[:90].unsqueeze(0) for key, part in parts.items()}
     starts = torch.zeros(1, 90, dtype=torch.bool)
     starts[0, [0, 40]] = True
