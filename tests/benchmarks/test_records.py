@@ -17,7 +17,7 @@ from experiments.chefs_random_tables.variance import CLAIMS
 from experiments.felt_ground.felt_memories import beaten
 from experiments.figure import _without_out, read_record, select
 from experiments.hybrid_random_features.clustered import MAPS
-from experiments.robots.felt_ground import FORGETTING, ON_CURVES, WORLDS, summary
+from experiments.robots.felt_ground import FORGETTING, ON_CURVES, UNTOLD, WORLDS, summary
 from experiments.robots.public_tasks import TASKS, TRAINERS
 from experiments.simplex_random_features.bandwidths import best
 from experiments.simplex_random_features.classification_published import SIGMA
@@ -328,12 +328,12 @@ def felt_ground(results: Any) -> Rows:
         if cost["numbers"] is not None:
             figures += [cost[key] for key in ("numbers", "flops", "ms")]
         yield (memory,), figures
-    for base, middle in (
-        ("vectors", "noise 0.3"), ("vectors", "8 kinds"), ("conjunctions", "2 a kind")
-    ):  # fmt: skip
-        yield (middle,), flat(shown[base, memory] for memory in ON_CURVES)
+    for memory in ("linear, delta, trig", "leader"):
+        yield (f"{memory}, {UNTOLD}",), flat(shown[f"{w}, {UNTOLD}", memory] for w in WORLDS)
     for world in dict.fromkeys(world for world, _ in shown if world not in WORLDS):
-        base, _, point = world.partition(", ")
+        _, _, point = world.partition(", ")
+        if point == UNTOLD:
+            continue
         if point:
             yield (point,), flat(shown[world, memory] for memory in ON_CURVES)
             continue

@@ -31,7 +31,10 @@ def test_scores_are_of_what_was_felt_before_a_question():
 def test_the_tiles_of_a_world_are_possible_and_its_strip_is_walked_with_care(world):
     felt = FeltGroundConfig(**felt_ground.tiles_of(world))
     strip_m = FIRST_M + felt.strip_tiles * sum(felt.tile_m) / 2
-    assert felt_ground.careful(world)["careful_m"] == pytest.approx(strip_m - 0.56)
+    if world.endswith(felt_ground.UNTOLD):
+        assert felt_ground.careful(world) == {"careful_m": None}
+    else:
+        assert felt_ground.careful(world)["careful_m"] == pytest.approx(strip_m - 0.56)
     assert felt.strip_s == pytest.approx(felt.strip_tiles / 16 * 3.5 - 0.5)
     assert felt_ground.tuned_as(world) in (*felt_ground.WORLDS, "labels change")
 
