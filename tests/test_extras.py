@@ -119,9 +119,9 @@ def run_without(
     [
         (["pydantic", "yaml"], ["-m", "training.es"],
          'training.es needs pydantic and PyYAML: pip install "foveate[train]"'),
-        (["pybullet"], ["-m", "training.rollout", "stepping_stones"],
+        (["daqp", "llvmlite", "numba", "pybullet"], ["-m", "training.rollout", "stepping_stones"],
          "cannot make the environment env_id = 'SteppingStones-v0': an environment in PyBullet "
-         'needs PyBullet: pip install "foveate[sim]"'),
+         'needs DAQP: pip install "foveate[sim]"'),
     ],
 )  # fmt: skip
 def test_a_command_says_which_extra_is_missing(

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic.dataclasses import dataclass
 
-from envs.cameras import CameraConfig
+from envs.camera_config import CameraConfig
 from envs.stepping_stones.felt_config import FeltGroundConfig
 
 DECISION_S = 0.05

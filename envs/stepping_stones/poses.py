@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.cameras import CameraConfig
+from envs.camera_config import CameraConfig
 from envs.stepping_stones.config import SteppingStonesConfig
 
 POSE_SIZE = 6
