@@ -407,7 +407,7 @@ def measure(arguments: Arguments) -> Any:
 def arms_of(world: str, networks: str | None = None) -> list[str]:
     """Arms that walk in a world by default."""
     if world.endswith(UNTOLD):
-        return ["linear, delta, trig", "leader"]
+        return [*ON_CURVES[:2]]
     if world in CURVES:
         changes = ("linear, sum, trig", *FORGETTING) if world == "labels change" else ()
         return [*ON_CURVES, *changes]

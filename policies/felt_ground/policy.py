@@ -139,11 +139,11 @@ class FeltGroundPolicy(PlaceMemoryPolicy):
             is_told = (change.abs() > _TELLS).sum(-1, keepdim=True)
             share = is_told / tells.sum(-1, keepdim=True).clamp_min(1) - state.trust
             trust = state.trust + self.config.decision_s / _FAMILIAR_S * share
-            trust = torch.where(state.trust > _FAMILIAR, state.trust, trust)
-            risk = self._risk(change) * (trust > _FAMILIAR)
+            trust, enough = torch.where(state.trust > _FAMILIAR, state.trust, trust), _FAMILIAR
         else:
             trust = state.trust + self.config.decision_s * ahead
-            risk = self._risk(change) * (trust > self.config.careful_m)
+            enough = self.config.careful_m
+        risk = self._risk(change) * (trust > enough)
         return risk, Felt(places, felt, stance, trust)
 
     def _change(self, places: Any, felt: Any, at_m: Tensor) -> tuple[Tensor, Tensor]:
