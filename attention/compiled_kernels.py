@@ -32,7 +32,7 @@ POSITIVE, HYPERBOLIC, TRIG = 0, 1, 2
 
 _B = 128  # tokens of a block
 _G = 4  # projections computed at once
-_ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
+_ZERO, _HALF, _ONE, _TWO = np.float32(0), np.float32(0.5), np.float32(1), np.float32(2)
 # Cephes' expf and sinf, with the reduction of Cody and Waite.
 _LOWEST, _HIGHEST = np.float32(-104), np.float32(89)  # the exponential is 0, and infinite
 _LOG2E = np.float32(1.44269504088896341)
@@ -677,36 +677,43 @@ def _sort(
 
 @_fast
 def _tables(
-    sums: Array, columns: int, bits: int, C: Array, head: int, total: Array, table: Array
-) -> None:
-    """From sums (patterns, T' columns) over the tokens of each pattern, what a query of each
-    reads: sum_r C_tr rho_r sum_j rho_r f_t v."""
-    patterns, size = 1 << bits, sums.shape[1]
-    for s in range(table.shape[0]):
-        for q in range(size):
-            table[s, q] = _ZERO
-    for r in range(C.shape[2]):
-        first, bit = max(r - 1, 0) // bits * patterns, max(r - 1, 0) % bits
-        for q in range(size):
-            total[q] = _ZERO
-        for s in range(patterns):
-            if r > 0 and (s >> bit) & 1:
-                for q in range(size):
-                    total[q] -= sums[first + s, q]
-            else:
-                for q in range(size):
-                    total[q] += sums[first + s, q]
+    sums: Array, earlier: Array, columns: int, bits: int, C: Array, head: int, halves: Array,
+    differences: Array, table: Array,
+) -> None:  # fmt: skip
+    """From two parts of the sums (patterns, T' columns) over the tokens of each pattern, what a
+    query of each reads: sum_r C_tr rho_r sum_j rho_r f_t v.
+
+    Sums over all patterns and over each sign are made by halving, tables by doubling.
+    """
+    patterns = 1 << bits
+    for first in range(0, table.shape[0], patterns):
+        r = first // patterns * bits
+        count = min(bits, C.shape[2] - 1 - r)
         for t in range(C.shape[1]):
-            row = total[t * columns : (t + 1) * columns]
-            for q in range(columns):
-                row[q] *= C[head, t, r]
-        for s in range(patterns):
-            if r > 0 and (s >> bit) & 1:
-                for q in range(size):
-                    table[first + s, q] -= total[q]
-            else:
-                for q in range(size):
-                    table[first + s, q] += total[q]
+            at = t * columns
+            for s in range(patterns):
+                for c in range(columns):
+                    halves[s, c] = sums[first + s, at + c] + earlier[first + s, at + c]
+            for b in range(bits - 1, -1, -1):
+                for c in range(columns):
+                    differences[b, c] = _ZERO
+                for s in range(1 << b):
+                    for c in range(columns):
+                        low, high = halves[s, c], halves[s + (1 << b), c]
+                        differences[b, c] += low - high
+                        halves[s, c] = low + high
+            for c in range(columns):
+                table[first, at + c] = C[head, t, 0] * halves[0, c] if r == 0 else _ZERO
+            for b in range(count):
+                for c in range(columns):
+                    differences[b, c] *= C[head, t, 1 + r + b]
+                    table[first, at + c] += differences[b, c]
+            for b in range(count):
+                for s in range(1 << b):
+                    for c in range(columns):
+                        table[first + s + (1 << b), at + c] = (
+                            table[first + s, at + c] - _TWO * differences[b, c]
+                        )
 
 
 @_fast
@@ -887,8 +894,11 @@ def attend_signs(
     sorted_rows = np.zeros((_LONG + _ROWS, columns), np.float32)
     sums = np.empty((groups * patterns, width * columns), np.float32)
     norms = np.empty((groups * patterns, width), np.float32)
-    table, norm_table = np.empty_like(sums), np.empty_like(norms)
-    total = np.empty(width * columns, np.float32)
+    table, norm_table = np.zeros_like(sums), np.zeros_like(norms)  # rows beyond T' stay 0
+    halves, differences = (
+        np.empty((patterns, columns), np.float32),
+        np.empty((bits, columns), np.float32),
+    )
     all_sums, all_norms = np.empty_like(sums), np.empty_like(norms)
     signs, order = np.empty((groups, _LONG), np.int64), np.empty(_LONG, np.int64)
     ends, none = np.empty(patterns, np.int64), np.zeros((images, 0), np.bool_)
@@ -954,10 +964,8 @@ def attend_signs(
                     )  # fmt: skip
             if side == 0:
                 mass[image], reference[image] = heavy, unit
-                _flush(sums, all_sums)
-                _flush(norms, all_norms)
-                _tables(all_sums, columns, bits, C, head, total, table)
-                _tables(all_norms, 1, bits, C, head, total, norm_table)
+                _tables(sums, all_sums, columns, bits, C, head, halves, differences, table)
+                _tables(norms, all_norms, 1, bits, C, head, halves, differences, norm_table)
 
 
 @_fast
@@ -1051,10 +1059,12 @@ def causal_signs(
     scratch, A = np.empty((bases + 1, _ROWS, _B), np.float32), np.empty((_B, _B), np.float32)
     sums = np.empty((groups * patterns, width * columns), np.float32)
     norms = np.empty((groups * patterns, width), np.float32)
-    table, norm_table = np.empty_like(sums), np.empty_like(norms)
-    total = np.empty(width * columns, np.float32)
+    table, norm_table = np.zeros_like(sums), np.zeros_like(norms)  # rows beyond T' stay 0
+    halves, differences = (
+        np.empty((patterns, columns), np.float32),
+        np.empty((bits, columns), np.float32),
+    )
     all_sums, all_norms = np.empty_like(sums), np.empty_like(norms)
-    both_sums, both_norms = np.empty_like(sums), np.empty_like(norms)
     flat_a, flat_own, flat_rows = A.reshape(-1), own.reshape(-1), sorted_rows.reshape(-1)
     none = np.zeros((images, 0), np.bool_)
     for image in range(images):
@@ -1097,10 +1107,8 @@ def causal_signs(
                     square += squares[base, j]
                 size[image, start + j] = np.sqrt(square * np.float32(n + 1))
             if start > 0:
-                _added(sums, all_sums, both_sums)
-                _added(norms, all_norms, both_norms)
-                _tables(both_sums, columns, bits, C, head, total, table)
-                _tables(both_norms, 1, bits, C, head, total, norm_table)
+                _tables(sums, all_sums, columns, bits, C, head, halves, differences, table)
+                _tables(norms, all_norms, 1, bits, C, head, halves, differences, norm_table)
                 _read(
                     fq, query_signs, image, start, count, order, ends, sorted_f, sorted_rows, table,
                     norm_table, out, denominator,
