@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from attention import flash
 from attention.causal import CHUNK, KeyBlock, QueryBlock, causal_blocks, chunk_rows
 from attention.components import EXPONENTIALS, component
 from attention.denominators import KeyStatistics, log_lower_bound
@@ -242,6 +243,10 @@ def causal_form(
 
     in_turn: whether long sequences may be processed some at a time.
     """
+    kernel = flash.operator(*tokens[:3])
+    if kernel is not None:
+        (query,), (key,) = blocks(features, tokens, None)
+        return flash.causal(kernel, query, key, features.signed, state)
     if not in_turn or not some_at_once(features, tokens):
         queries, keys = blocks(features, tokens, chunk_rows(tokens.x))
         return causal_blocks(queries, keys, features.signed, state)

@@ -2,22 +2,19 @@
 
 performer-pytorch 1.1.4 (MIT): FAVOR+; its causal form without the CUDA extension.
 pytorch-fast-transformers 0.4 (MIT): FAVOR+; its build needs a compiler.
-flash-linear-attention 0.6 (MIT): Triton kernels for causal products of any features, on a GPU.
+flash-linear-attention 0.6 (MIT): Triton kernels for causal products, on a GPU.
 """
 
 import contextlib
 import io
 import warnings
 from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
-
-import attention
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(batch, heads, L, d) each -> (batch, heads, L, d), with the d**-0.5 of Transformers."""
@@ -35,8 +32,7 @@ def peers(dim: int, causal: bool, device: str) -> tuple[dict[str, Attention], li
         f"fast-transformers m={FEATURES}": _fast_transformers,
     }
     if causal and torch.device(device).type == "cuda":
-        builders[f"flash-linear-attention, FAVOR+ m={FEATURES}"] = partial(_flash, False)
-        builders["flash-linear-attention, ELU"] = partial(_flash, True)
+        builders["flash-linear-attention, ELU"] = _flash
     for name, build in builders.items():
         try:
             # Imported by name: their messages and deprecation warnings are not ours to print.
@@ -79,24 +75,15 @@ def _fast_transformers(dim: int, causal: bool, device: str) -> Attention:
     return attend
 
 
-def _flash(elu: bool, dim: int, causal: bool, device: str) -> Attention:
-    """Products by its kernel, of d features ELU(x) + 1 (Katharopoulos et al. 2020) or of features
-    of our FAVOR+. The kernel has no scale per key, so keys are rescaled to one scale.
-    """
+def _flash(dim: int, causal: bool, device: str) -> Attention:
+    """Features ELU(x) + 1 (Katharopoulos et al. 2020). Our maps use its kernels themselves in
+    bfloat16 (`attention.flash`)."""
     chunked = import_module("fla.ops.linear_attn").chunk_linear_attn
-    ours = attention.feature_map("positive", dim, FEATURES).to(device)
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        if elu:
-            phi_q, phi_k = functional.elu(q) + 1, functional.elu(k) + 1
-        else:
-            keys = ours.scaled_keys(k * dim**-0.25)
-            scale = keys.log_scale - keys.log_scale.amax(-2, keepdim=True)
-            phi_q = ours.scaled_queries(q * dim**-0.25).mantissa
-            phi_k = keys.mantissa * scale.exp()
         # Its order is (batch, L, heads, d).
-        by_token = (t.to(v.dtype).transpose(1, 2).contiguous() for t in (phi_q, phi_k, v))
-        output: Tensor = chunked(*by_token, scale=1.0)[0]
+        given = (functional.elu(q) + 1, functional.elu(k) + 1, v)
+        output: Tensor = chunked(*(t.transpose(1, 2).contiguous() for t in given), scale=1.0)[0]
         return output.transpose(1, 2)
 
     return attend
