@@ -28,7 +28,7 @@ from attention.causal import KeyBlock, QueryBlock
 from attention.components import SCORE, component, is_watched
 from attention.denominators import bounded, divide, raised, rounding_floor
 from attention.norms import lengths
-from attention.precision import full_precision
+from attention.precision import full_precision, product_dtype
 from attention.products import key_unit
 from attention.relative import largest_entry
 from attention.running import running_max
@@ -45,8 +45,7 @@ def operator(x: Tensor, y: Tensor, values: Tensor) -> Operator | None:
     """Return the operator for queries, keys (..., L, d) and values (..., L, dv), or None if
     `attention.causal` computes them. FOVEATE_FLA=0 turns it off."""
     if (
-        not x.dtype == y.dtype == torch.bfloat16
-        or x.device.type != "cuda"
+        product_dtype(x, y) != torch.bfloat16
         or not may_write(x, y, values)
         or torch.jit.is_tracing()
         or is_watched()

@@ -39,7 +39,10 @@ def root(squares: Tensor) -> Tensor:
 
 def lengths(rows: Tensor) -> Tensor:
     """|.|_2 of each row: (..., C, F) -> (..., C, 1). Constant for gradients, as floors are."""
-    return torch.linalg.vector_norm(rows.detach(), dim=-1, keepdim=True)
+    rows = rows.detach()
+    if rows.dtype == torch.bfloat16:
+        rows = rows.float()
+    return torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
 
 
 def _in_one_pass(tokens: Tensor) -> bool:

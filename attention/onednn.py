@@ -16,7 +16,12 @@ LEAST = 2**21
 
 
 def matmul(left: Tensor, right: Tensor) -> Tensor:
-    """left @ right, (..., M, K) and (..., K, N) -> (..., M, N), possibly a transposed view."""
+    """left @ right, (..., M, K) and (..., K, N) -> (..., M, N), possibly a transposed view.
+
+    Features in bfloat16 (`attention.precision.product_dtype`) are multiplied in it by others.
+    """
+    if left.dtype == torch.bfloat16 != right.dtype:
+        return (left @ right.to(left.dtype)).to(right.dtype)
     if not _is_faster(left, right):
         return left @ right
     if right.ndim == 2 and left.stride(-1) == 1:

@@ -16,6 +16,20 @@ def working_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in _LOW else dtype
 
 
+LOW_DEVICES = ("cuda",)
+"""Types of devices that multiply faster in bfloat16."""
+
+
+def product_dtype(x: Tensor, y: Tensor) -> torch.dtype:
+    """Return the dtype of products of features with values, for queries x and keys y.
+
+    On a GPU it is bfloat16 for tokens in bfloat16, without gradients: rounding adds 2 to 4 % to the
+    Monte-Carlo error. Features are computed in float32.
+    """
+    low = x.dtype == y.dtype == torch.bfloat16 and x.device.type in LOW_DEVICES
+    return torch.bfloat16 if low and not torch.is_grad_enabled() else working_dtype(x.dtype)
+
+
 def lowest(dtype: torch.dtype) -> float:
     """Return a finite logarithm for zero, such as the scale of an empty sum: the difference of two
     is 0."""

@@ -28,7 +28,8 @@ def largest_entry(rows: Tensor) -> Tensor:
 
 def product(rows: Tensor, matrix: Tensor) -> Tensor:
     """rows @ matrix. Products with columns are several times slower than products with rows."""
-    return (matrix.mT @ rows.mT).mT if matrix.shape[-1] == 1 else matmul(rows, matrix)
+    column = matrix.shape[-1] == 1 and matrix.dtype == rows.dtype
+    return (matrix.mT @ rows.mT).mT if column else matmul(rows, matrix)
 
 
 SHORT = 2048
@@ -43,7 +44,8 @@ def transposed_product(rows: Tensor, weights: Tensor) -> Tensor:
     pairwise summation of `torch.sum`."""
     length = rows.shape[-2]
     if not isinstance(length, int) or length <= SHORT:
-        return (weights.mT @ rows).mT if weights.shape[-1] == 1 else matmul(rows.mT, weights)
+        column = weights.shape[-1] == 1 and weights.dtype == rows.dtype
+        return (weights.mT @ rows).mT if column else matmul(rows.mT, weights)
     whole = length - length % LONGEST_SUM
     blocks = (t[..., :whole, :].unflatten(-2, (-1, LONGEST_SUM)) for t in (rows, weights))
     total = transposed_product(*blocks).sum(-3)

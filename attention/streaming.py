@@ -19,7 +19,7 @@ from attention.components import EXPONENTIALS, component
 from attention.denominators import KeyStatistics, log_lower_bound
 from attention.joining import joined, parts
 from attention.linear import bidirectional_blocks
-from attention.precision import working_dtype
+from attention.precision import product_dtype, working_dtype
 from attention.products import LOG2_E, Features
 from attention.sums import LinearAttentionState
 from attention.token_checks import check_tokens, without_queries
@@ -161,7 +161,15 @@ def bidirectional(features: StreamedMap, tokens: Prepared) -> Tensor:
 
 def _bidirectional(features: StreamedMap, tokens: Prepared) -> Tensor:
     queries, keys = blocks(features, tokens, None)
+    dtype = product_dtype(tokens.x, tokens.y)
+    if dtype == torch.bfloat16:
+        queries = ((_in(dtype, phi), floors) for phi, floors in queries)
+        keys = ((_in(dtype, phi), scales, values) for phi, scales, values in keys)
     return bidirectional_blocks(queries, keys, features.signed, tokens.x.shape[-2])
+
+
+def _in(dtype: torch.dtype, phi: Features) -> Features:
+    return Features(phi.mantissa.to(dtype))
 
 
 LONG = 512

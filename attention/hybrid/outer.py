@@ -22,7 +22,7 @@ from attention.hybrid.factored import Factors
 from attention.joining import Rows
 from attention.norms import root
 from attention.onednn import LEAST, matmul
-from attention.precision import full_precision, lowest
+from attention.precision import full_precision, lowest, product_dtype
 from attention.streaming import Prepared, rows_at_once
 from attention.tracing import known_now, may_write
 
@@ -56,7 +56,7 @@ def outer_attention(
     values = tokens.values
     weights = coefficients.to(values.dtype).mT
     rank, count = weights.shape[-2:]
-    outer = _Outer(rank * count, tokens.y)
+    outer = _Outer(rank * count, tokens)
     few = rank + count
     sums = None
     for y, v, visible in tokens.keys(rows_at_once(few, tokens.y)):
@@ -86,14 +86,17 @@ BLOCK = 2**18
 class _Outer:
     """Yields outer products of blocks that fit the cache, in the same memory."""
 
-    def __init__(self, width: int, like: Tensor) -> None:
-        self._rows = rows_at_once(width, like)
+    def __init__(self, width: int, tokens: Prepared) -> None:
+        self._rows = rows_at_once(width, tokens.y)
+        self._dtype = product_dtype(tokens.x, tokens.y)
         self._memory: Tensor | None = None
 
     def blocks(self, rho: Tensor, features: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Yield tokens and their r (x) f, (..., (R + 1) T, L), from (..., R + 1, L) and (..., T,
         L)."""
         reused = may_write(rho, features)
+        if self._dtype == torch.bfloat16:
+            rho, features = rho.to(self._dtype), features.to(self._dtype)
         for part in slices(rho.shape[-1], self._rows if reused else None):
             left, right = rho[..., part].unsqueeze(-2), features[..., part].unsqueeze(-3)
             if reused:
@@ -109,6 +112,7 @@ class _Outer:
         count = rho.shape[-2] * features.shape[-2]
         return (
             may_write(rho, features, others)
+            and self._dtype == features.dtype
             and features.shape[:-2] == leading == others.shape[:-2]
             and length * count * others.shape[-1] >= LEAST
             and rho.device.type == "cpu"

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 import attention
-from attention import decoding, flash, streaming
+from attention import decoding, flash, precision, streaming
 from tests.attention.cases import relative_error
 from tests.attention.cases import tokens as drawn
 from tests.pairwise import pairwise
@@ -83,8 +83,7 @@ def test_it_is_causal_attention(
 
 @pytest.mark.parametrize("name", ["positive", "angular_hybrid"])
 def test_attend_and_prefill_call_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FOVEATE_NUMBA", "0")
-    x, y, v = (0.5 * drawn(3, 40, DIM, seed=seed) for seed in range(3))
+    x, y, v = (0.3 * drawn(3, 40, DIM, seed=seed).bfloat16() for seed in range(3))
     fm = attention.feature_map(name, DIM, **MAPS[name])
     expected = fm.attend(x, y, v, causal=True)
     calls = []
@@ -93,7 +92,10 @@ def test_attend_and_prefill_call_it(name: str, monkeypatch: pytest.MonkeyPatch) 
         calls.append(args[0].dtype)
         return chunked(*args, **options)
 
-    monkeypatch.setattr(flash, "operator", lambda *tokens: counted)
+    monkeypatch.setattr(flash, "_installed", lambda: counted)
+    assert flash.operator(x, y, v) is None  # on the CPU
+    monkeypatch.setattr(precision, "LOW_DEVICES", ("cpu",))
+    assert flash.operator(x.float(), y, v) is flash.operator(x, y.float(), v) is None
     whole = fm.attend(x, y, v, causal=True)
     state = decoding.initial_decoding_state(fm, (3,), DIM)
     outputs = []

@@ -3,6 +3,7 @@
 import copy
 import inspect
 import pickle
+import shutil
 from functools import partial
 
 import numpy as np
@@ -142,6 +143,39 @@ def test_compiles_to_one_graph(name):
 
     compiled = torch.compile(both, backend="eager", fullgraph=True)
     assert_close(compiled(x, y, values), both(x, y, values))
+
+
+INDUCTOR = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of its own imports
+    pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "causal", "dynamic", "backend"),
+    [
+        pytest.param("positive", True, True, "aot_eager", marks=pytest.mark.slow),
+        pytest.param("positive", True, False, "aot_eager", marks=pytest.mark.records),
+        pytest.param("hyperbolic", False, True, "aot_eager", marks=pytest.mark.records),
+        pytest.param("oprf", True, False, "aot_eager", marks=pytest.mark.records),
+        pytest.param("angular_hybrid", False, False, "aot_eager", marks=pytest.mark.records),
+        pytest.param("angular_hybrid", True, True, "aot_eager", marks=pytest.mark.slow),
+        pytest.param("angular_hybrid", False, False, "inductor", marks=INDUCTOR),
+    ],
+)
+def test_attend_compiles_with_gradients(name, causal, dynamic, backend):
+    """Causal attention of two chunks."""
+    torch._dynamo.reset()
+    fm = feature_map(name, 4, 6)
+    given = [0.4 * cases.tokens(2, 70, 4, seed=seed) for seed in range(3)]
+    compiled = torch.compile(fm.attend, backend=backend, fullgraph=True, dynamic=dynamic)
+    results = []
+    for run in (compiled, fm.attend):
+        leaves = [leaf.clone().requires_grad_() for leaf in given]
+        output = run(*leaves, causal=causal)
+        results.append((output, *torch.autograd.grad(output.square().sum(), leaves)))
+    assert_close(*results, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", RANDOM)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import attention
-from attention import RandomFeatureAttention
+from attention import RandomFeatureAttention, precision
 from tests.attention.cases import relative_error
 from tests.attention.cases import tokens as drawn
 from tests.pairwise import pairwise
@@ -114,6 +114,25 @@ def test_large_inputs_keep_their_attention(name: str, dtype: torch.dtype) -> Non
     assert relative_error(computed, exact) < 0.35
     uniform = torch.full_like(exact, 1 / 8)
     assert relative_error(uniform, exact) > 0.9
+
+
+@pytest.mark.parametrize("name", ["positive", "angular_hybrid", "oprf"])
+def test_products_in_bfloat16_add_little_to_the_error_of_the_estimate(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU, without gradients. FAVOR+ and OPRF of m = 256, hybrid 8 x 8."""
+    fm = attention.feature_map(name, DIM, 8 if name == "angular_hybrid" else 256)
+    x, y = (on_sphere(1.0, 1, 2, 300, DIM, seed=seed).bfloat16() for seed in (0, 1))
+    v = tokens(1, 2, 300, DIM, seed=2).float()
+    exact = attention.ExactSoftmax(DIM).attend(x, y, v)
+    expected = fm.attend(x, y, v)
+    monkeypatch.setattr(precision, "LOW_DEVICES", ("cpu",))
+    assert torch.equal(fm.attend(x, y, v), expected)  # gradients are enabled
+    with torch.no_grad():
+        assert relative_error(fm.attend(x.float(), y, v), expected) < 1e-5
+        rounding = relative_error(fm.attend(x, y, v), expected)
+    assert 0.0005 < rounding < 0.005
+    assert rounding < 0.04 * relative_error(expected, exact)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

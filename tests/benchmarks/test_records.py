@@ -36,6 +36,7 @@ PAGES = {
     "coupling_costs": "../reference/attention.md",
     "generate_speed": "../guide/attention.md",
     "compiled_speed": "../guide/attention.md",
+    "gpu_table": "../guide/gpu.md",
     "sklearn_speed": "../guide/attention.md",
     "felt_memories": "felt_ground.md",
     "felt_networks": "felt_ground.md",
@@ -381,6 +382,11 @@ def felt_patches(results: Any) -> Rows:
         yield (keys,), [100 * r["right"] for r in rows if r]
 
 
+def gpu_table(results: Any) -> Rows:
+    for row in select(results["rows"], kind="bidirectional"):
+        yield (row["method"],), row["ms"]
+
+
 def public_tasks(results: Any) -> Rows:
     for name, of_task in results.items():
         runs = [of_task[trainer] for trainer in TRAINERS]
@@ -399,6 +405,7 @@ PRINTED = {
         place_memory_width, same_keys, memory_over_time, coupling_costs, attention_speed,
         attention_before_after, attention_memory, generate_speed, compiled_speed, sklearn_speed,
         felt_ground, felt_memories, felt_networks, felt_patches, public_tasks, throughput_against,
+        gpu_table,
     )
 }  # fmt: skip
 

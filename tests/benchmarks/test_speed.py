@@ -21,6 +21,7 @@ from benchmarks import (
     compiled_speed,
     es_scaling,
     generate_speed,
+    gpu_table,
     memory_over_time,
     outer_products,
     sklearn_speed,
@@ -70,6 +71,31 @@ def test_attention_speed(tmp_path, capsys, monkeypatch):
     assert "error against exact attention" in capsys.readouterr().out
     assert attention_speed.main(["--device", "nowhere"]) == 2
     assert capsys.readouterr().err.startswith("error: device nowhere cannot be used here")
+
+
+@pytest.mark.records
+def test_gpu_table(tmp_path, capsys):
+    """On the CPU, where a bfloat16 tensor is computed in float32."""
+    words = ["--device", "cpu", "--quick", "--backend", "eager", "--out", str(tmp_path)]
+    assert gpu_table.main(words) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed.count("| tokens | 64, float32 | 128 | 64, bfloat16 | 128 |") == 2
+    rows = json.loads((tmp_path / "gpu_table.json").read_text())["results"]["rows"]
+    for kind in ("bidirectional", "causal"):
+        times = {row["method"]: row["ms"] for row in rows if row["kind"] == kind}
+        assert {"FAVOR+ m = 256", "FAVOR+ m = 256, compiled"} < times.keys()
+        assert all(len(ms) == 4 and min(ms) > 0 for ms in times.values())
+        cells = [f"{ms:.1f}" for ms in times["FAVOR+ m = 256"]]
+        assert f"| FAVOR+ m = 256 | {' | '.join(cells)} |" in printed
+
+
+@pytest.mark.skipif(not RECORD.exists(), reason="docs are not part of a source distribution")
+def test_gpu_table_has_the_form_of_its_page():
+    page = (ROOT / "docs" / "guide" / "gpu.md").read_text()
+    head, rule = gpu_table.table(gpu_table.LENGTHS, [])
+    rows = page.split(f"{head}\n{rule}\n")[1].split("\n\n")[0].splitlines()
+    methods = {row.split("|")[1].strip() for row in rows}
+    assert {name.replace("=", " = ") for name in attention_speed.OURS} <= methods
 
 
 def test_attention_cost(tmp_path, monkeypatch):
