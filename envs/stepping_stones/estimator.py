@@ -24,8 +24,8 @@ class Estimate(NamedTuple):
     """The body as the robot believes it to be; vectors in the level frame.
 
     Attributes:
-        values: (34,) the properties below in this order, and then (3,) the angular velocity in the
-            base frame.
+        values: (70,) the properties below in this order, then (3,) the angular velocity in the
+            base frame and (4, 3, 3) the Jacobians of the measured legs, see `LegState`.
     """
 
     values: Floats
@@ -74,8 +74,8 @@ class StateEstimator:
         self._step_s, self._shares = step_s, tuple(step_s / (of + step_s) for of in constants)
         euler, rates = measurement.values[:3], measurement.values[3:6]
         rotation = level_rotation(*euler[:2].tolist())
-        self._values = np.zeros(34)
-        self._values[:3], self._values[31:] = euler, rates
+        self._values = np.zeros(70)
+        self._values[:3], self._values[31:34] = euler, rates
         self._values[9] = -(forward(measurement.joints_rad).toes_m @ rotation.T)[:, 2].mean()
 
     def update(self, measurement: Measurement, stands: tuple[bool, ...]) -> Estimate:
@@ -119,12 +119,13 @@ def _filtered(
     step_s: float,
     toe_radius_m: float,
 ) -> Floats:
-    """The values (34,) of an `Estimate` after a reading, the values (30,) of a `Measurement`."""
+    """The values (70,) of an `Estimate` after a reading, the values (30,) of a `Measurement`."""
     of_euler, of_rates, of_velocity, of_height = shares
     euler_rad, rates_rad_s, joint_speeds_rad_s = measured[:3], measured[3:6], measured[18:]
     toes_m, jacobian = toes_and_jacobians(measured[6:18].reshape(4, 3))
     values = values.copy()
-    euler, velocity, rates = values[:3], values[6:9], values[31:]
+    euler, velocity, rates = values[:3], values[6:9], values[31:34]
+    values[34:] = jacobian.ravel()
     rates += of_rates * (rates_rad_s - rates)
 
     # Integrate the angular velocity in the base frame, and blend in the absolute angles.

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from envs.compiled import compiled
+
 STANDS = -1.0
 """Time of a leg that does not swing."""
 
@@ -32,11 +34,32 @@ class Trot:
 
     def phase(self, time_s: float) -> list[float]:
         """Phase of each leg in [0, 1): standing below `duty_factor`, swinging above."""
-        cycles = time_s / self.cycle_s
-        # The small offset keeps an event that falls on a control tick on that tick.
-        return [(cycles + offset + 1e-9) % 1.0 for offset in self.offsets]
+        return [_phase(time_s / self.cycle_s, offset) for offset in self.offsets]
 
     def swings(self, time_s: float) -> tuple[float, ...]:
         """The normalised time of each leg's swing in [0, 1), or `STANDS`."""
-        stands, phases = self.duty_factor, self.phase(time_s)
-        return tuple([(at - stands) / (1.0 - stands) if at >= stands else STANDS for at in phases])
+        return _swings(time_s / self.cycle_s, self.duty_factor, self.offsets)
+
+
+@compiled
+def _phase(cycles: float, offset: float) -> float:
+    # The small offset keeps an event that falls on a control tick on that tick.
+    return (cycles + offset + 1e-9) % 1.0
+
+
+@compiled
+def _swings(
+    cycles: float, stands: float, offsets: tuple[float, float, float, float]
+) -> tuple[float, ...]:
+    a, b, c, d = offsets
+    return (
+        _swing(_phase(cycles, a), stands),
+        _swing(_phase(cycles, b), stands),
+        _swing(_phase(cycles, c), stands),
+        _swing(_phase(cycles, d), stands),
+    )
+
+
+@compiled
+def _swing(phase: float, stands: float) -> float:
+    return (phase - stands) / (1.0 - stands) if phase >= stands else STANDS

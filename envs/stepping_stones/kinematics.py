@@ -62,17 +62,27 @@ def inverse(toes_m: Floats) -> Floats:
     """
     joints = np.empty((4, 3))
     for leg in range(4):
-        lateral, (hip_x, hip_y, hip_z) = _LATERAL_M[leg], _HIP_M[leg]
-        x, y, z = toes_m[leg, 0] - hip_x, toes_m[leg, 1] - hip_y, toes_m[leg, 2] - hip_z
-        up = -sqrt(max(y * y + z * z - lateral * lateral, 1e-6))
-        cos_knee = (up * up + x * x - _THIGH_M**2 - _SHANK_M**2) / (2 * _THIGH_M * _SHANK_M)
-        knee = -acos(min(max(cos_knee, -1.0), 1.0))
-        of_shank = atan2(_SHANK_M * sin(knee), _THIGH_M + _SHANK_M * cos(knee))
-        abduction, hip = atan2(z, y) - atan2(up, lateral), atan2(x, up) - of_shank - _THIGH_RAD
-        joints[leg] = abduction, hip, knee + _THIGH_RAD - _SHANK_RAD
-        joints[leg] = (joints[leg] + pi) % _TURN - pi
-        joints[leg, 0] *= _SIDE[leg]
+        joints[leg] = leg_inverse(leg, toes_m[leg])
     return joints
+
+
+@compiled
+def leg_inverse(leg: int, toe_m: Floats) -> tuple[float, float, float]:
+    """`inverse` of one leg, for compiled functions."""
+    lateral, (hip_x, hip_y, hip_z) = _LATERAL_M[leg], _HIP_M[leg]
+    x, y, z = toe_m[0] - hip_x, toe_m[1] - hip_y, toe_m[2] - hip_z
+    up = -sqrt(max(y * y + z * z - lateral * lateral, 1e-6))
+    cos_knee = (up * up + x * x - _THIGH_M**2 - _SHANK_M**2) / (2 * _THIGH_M * _SHANK_M)
+    knee = -acos(min(max(cos_knee, -1.0), 1.0))
+    of_shank = atan2(_SHANK_M * sin(knee), _THIGH_M + _SHANK_M * cos(knee))
+    abduction, hip = atan2(z, y) - atan2(up, lateral), atan2(x, up) - of_shank - _THIGH_RAD
+    knee = knee + _THIGH_RAD - _SHANK_RAD
+    return _SIDE[leg] * _wrapped(abduction), _wrapped(hip), _wrapped(knee)
+
+
+@compiled
+def _wrapped(angle_rad: float) -> float:
+    return (angle_rad + pi) % _TURN - pi
 
 
 @compiled

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from envs.compiled import compiled, product
 from envs.stepping_stones.estimator import Estimate, StateEstimator
 from envs.stepping_stones.gait import STANDS, Trot
-from envs.stepping_stones.kinematics import forward, inverse, toes_and_jacobians
+from envs.stepping_stones.kinematics import forward, leg_inverse
 from envs.stepping_stones.robot import POSTURE_RAD
 from envs.stepping_stones.sensors import Measurement
 from envs.stepping_stones.stance_mpc import BodyCommand, StanceMpc
-from envs.stepping_stones.swing import SwingLegs, toe_targets
+from envs.stepping_stones.swing import SwingLegs, toe_target
 
 Floats = NDArray[np.float64]
 
@@ -205,19 +205,21 @@ def _torques(
 ) -> Floats:
     """(4, 3) of legs that track a swing, and of those that press forces on the ground, by the
     values of an `Estimate` and of a `Measurement`."""
-    rotation = estimate[22:31].reshape(3, 3)
-    targets_m = toe_targets(times, lift_m, foothold_m, -estimate[9], clearance_m)
-    wanted_rad = inverse(product(targets_m, rotation))
+    rotation, jacobian = estimate[22:31].reshape(3, 3), estimate[34:].reshape(4, 3, 3)
     forces_n = product(forces_n, rotation)
-    _, jacobian = toes_and_jacobians(measured[6:18].reshape(4, 3))
     torques = np.empty((4, 3))
     joints_rad, joint_speeds_rad_s = measured[6:18], measured[18:]
     for leg in range(4):
-        presses = _presses(times[leg], touches[leg])
+        if _presses(times[leg], touches[leg]):
+            for joint in range(3):
+                torques[leg, joint] = -(forces_n[leg] * jacobian[leg, :, joint]).sum()
+        else:
+            target_m = toe_target(
+                times[leg], lift_m[leg], foothold_m[leg], -estimate[9], clearance_m
+            )
+            wanted_rad = leg_inverse(leg, product(target_m.reshape(1, 3), rotation)[0])
+            for joint in range(3):
+                torques[leg, joint] = _KP * (wanted_rad[joint] - joints_rad[3 * leg + joint])
         for joint in range(3):
-            if not presses:
-                torque = _KP * (wanted_rad[leg, joint] - joints_rad[3 * leg + joint])
-            else:
-                torque = -(forces_n[leg] * jacobian[leg, :, joint]).sum()
-            torques[leg, joint] = torque - _KD[joint] * joint_speeds_rad_s[3 * leg + joint]
+            torques[leg, joint] -= _KD[joint] * joint_speeds_rad_s[3 * leg + joint]
     return torques

@@ -43,32 +43,24 @@ class SwingLegs:
 
 
 @compiled
-def toe_targets(
-    times: tuple[float, ...],
-    lift_m: Floats,
-    foothold_m: Floats,
-    ground_m: float,
-    clearance_m: float,
+def toe_target(
+    time: float, lift_m: Floats, foothold_m: Floats, ground_m: float, clearance_m: float
 ) -> Floats:
-    """Toe targets (4, 3), level frame; of a leg that does not swing, where it lifted off.
+    """Toe target (3,) of a swinging leg, level frame.
 
     Args:
-        times: of `Trot.swings`.
-        lift_m, foothold_m: of `SwingLegs`.
+        time: of `Trot.swings`.
+        lift_m, foothold_m: (3,), of `SwingLegs`.
         ground_m: height of the ground below the base, negative, metres.
         clearance_m: of `SwingLegs`.
     """
-    targets = lift_m.copy()
-    for leg in range(4):
-        t, lift, landing = times[leg], lift_m[leg], foothold_m[leg].copy()
-        landing[2] = ground_m
-        peak = 0.3 * lift + 0.7 * landing
-        peak[2] += clearance_m
-        if t >= _DOWN:
-            targets[leg] = landing
-            targets[leg, 2] -= _PRESS_M
-        elif t >= _PEAK:
-            targets[leg] = peak + (landing - peak) * ((t - _PEAK) / (_DOWN - _PEAK))
-        elif t >= 0:
-            targets[leg] = lift + (peak - lift) * (t / _PEAK)
-    return targets
+    landing = foothold_m.copy()
+    landing[2] = ground_m
+    if time >= _DOWN:
+        landing[2] -= _PRESS_M
+        return landing
+    peak = 0.3 * lift_m + 0.7 * landing
+    peak[2] += clearance_m
+    if time >= _PEAK:
+        return peak + (landing - peak) * ((time - _PEAK) / (_DOWN - _PEAK))
+    return lift_m + (peak - lift_m) * (time / _PEAK)
