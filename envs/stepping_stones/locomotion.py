@@ -4,7 +4,6 @@ Low-level control of the hierarchy in Hybrid Random Features, appendix K.1: a po
 controller and a model-predictive stance controller under a policy that chooses footholds.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -124,8 +123,7 @@ class Locomotion:
         measured = self._measurement
         touches = measured.contacts
         if self.tick % _MPC_EVERY == 0:
-            legs = range(4)
-            self._plan_forces(command, [leg for leg in legs if _presses(swings[leg], touches[leg])])
+            self._plan_forces(command)
         return _torques(
             swings,
             touches,
@@ -149,7 +147,7 @@ class Locomotion:
 
     def _wanted_yaw_rate_rad_s(self) -> float:
         """Return the yaw rate that turns the robot to the row's heading, 0."""
-        yaw = self.estimate.euler_rad[2]
+        yaw = float(self.estimate.values[2])
         return min(max(-yaw, -YAW_RATE_LIMIT_RAD_S), YAW_RATE_LIMIT_RAD_S)
 
     @property
@@ -157,27 +155,20 @@ class Locomotion:
         """Whether the wanted velocity turns with the body."""
         return False
 
-    def _plan_forces(self, command: FootholdCommand, standing: Sequence[int]) -> None:
-        swinging = [leg for leg in range(4) if self._swings[leg] >= 0]
-        if swinging:
-            # Inverse Raibert rule: the body speed for which the footholds asked for are neutral.
-            neutral = self._mean_speed * self.gait.swing_s / 2
-            wanted = 0.0
-            for leg in swinging:
-                ahead = float(self._displacement_m[leg, 0])
-                wanted += (neutral - ahead) / _RAIBERT + self._mean_speed
-            self._speed_m_s = self._limited_speed_m_s(wanted / len(swinging))
-        body = BodyCommand(
-            velocity_m_s=(self._speed_m_s, command.lateral_speed_m_s),
-            yaw_rate_rad_s=self._wanted_yaw_rate_rad_s(),
-            height_m=HEIGHT_M,
-            turns=self._turns,
+    def _plan_forces(self, command: FootholdCommand) -> None:
+        wanted_m_s = _wanted_speed_m_s(
+            self._swings, self._displacement_m, self._mean_speed, self.gait.swing_s
         )
-        arms = _arms_m(self.estimate.values).take(standing, axis=0)
-        forces = self._mpc.solve(self.estimate, arms, body)
-        self._forces_n = np.zeros((4, 3))
-        for leg, force in zip(standing, forces, strict=True):
-            self._forces_n[leg] = force
+        if wanted_m_s is not None:
+            self._speed_m_s = self._limited_speed_m_s(wanted_m_s)
+        body = BodyCommand(
+            (self._speed_m_s, command.lateral_speed_m_s),
+            self._wanted_yaw_rate_rad_s(),
+            HEIGHT_M,
+            self._turns,
+        )
+        arms_m, presses = _arms_m(self.estimate.values, self._swings, self._measurement.contacts)
+        self._forces_n = _of_all_legs(self._mpc.solve(self.estimate, arms_m, body), presses)
 
 
 @compiled
@@ -187,9 +178,40 @@ def _presses(time: float, touches: bool) -> bool:
 
 
 @compiled
-def _arms_m(estimate: Floats) -> Floats:
-    """(4, 3) of the toes from the centre of mass, level frame, by the values of an `Estimate`."""
-    return estimate[10:22].reshape(4, 3) - product(estimate[22:31].reshape(3, 3), _COM_M).T
+def _wanted_speed_m_s(
+    times: tuple[float, ...], displacement_m: Floats, speed_m_s: float, swing_s: float
+) -> float | None:
+    """Inverse Raibert rule: the body speed for which the footholds of swinging legs are neutral."""
+    wanted, legs = 0.0, 0
+    for leg in range(4):
+        if times[leg] >= 0:
+            wanted += (speed_m_s * swing_s / 2 - displacement_m[leg, 0]) / _RAIBERT + speed_m_s
+            legs += 1
+    return wanted / legs if legs else None
+
+
+@compiled
+def _arms_m(
+    estimate: Floats, times: tuple[float, ...], touches: tuple[bool, ...]
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Toes of the legs that press forces, (legs, 3) from the centre of mass, level frame, by the
+    values of an `Estimate`; and which legs (4,) these are."""
+    presses = np.empty(4, np.bool_)
+    for leg in range(4):
+        presses[leg] = _presses(times[leg], touches[leg])
+    arms_m = estimate[10:22].reshape(4, 3) - product(estimate[22:31].reshape(3, 3), _COM_M).T
+    return arms_m[presses], presses
+
+
+@compiled
+def _of_all_legs(forces_n: Floats, presses: NDArray[np.bool_]) -> Floats:
+    """Forces (4, 3), 0 where a leg does not press, from those of the legs that do, (legs, 3)."""
+    wide_n, pressing = np.zeros((4, 3)), 0
+    for leg in range(4):
+        if presses[leg]:
+            wide_n[leg] = forces_n[pressing]
+            pressing += 1
+    return wide_n
 
 
 @compiled

@@ -15,7 +15,6 @@ solves it exactly (Arnstrom et al., IEEE Transactions on Automatic Control 67, 2
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -135,11 +134,12 @@ class StanceMpc:
         weight_n = mass_kg * GRAVITY_M_S2
         least, most = [0, 0, 0, 0, 0.1 * weight_n], [*[np.inf] * 4, 10 * weight_n]
         counts = [legs * len(blocks) for legs in range(5)]
-        self._sides = [np.kron(np.eye(n), sides) for n in counts]
-        self._lower, self._upper = ([np.tile(side, n) for n in counts] for side in (least, most))
+        self._limits = [
+            (np.kron(np.eye(n), sides), np.tile(most, n), np.tile(least, n)) for n in counts
+        ]
 
     def problem(
-        self, state: Estimate, arms_m: Sequence[Floats] | Floats, command: BodyCommand
+        self, state: Estimate, arms_m: Floats, command: BodyCommand
     ) -> tuple[Floats, Floats]:
         """The condensed quadratic problem, minimise u.Q u / 2 + q.u.
 
@@ -154,15 +154,13 @@ class StanceMpc:
         (forward, lateral), turning = command.velocity_m_s, command.yaw_rate_rad_s
         return _condensed(
             *self._horizon,
-            np.asarray(arms_m, float).reshape(-1, 3),
+            arms_m,
             state.values,
-            (float(forward), float(lateral), float(turning), float(command.height_m)),
+            (forward, lateral, turning, command.height_m),
             command.turns,
         )
 
-    def solve(
-        self, state: Estimate, arms_m: Sequence[Floats] | Floats, command: BodyCommand
-    ) -> Floats:
+    def solve(self, state: Estimate, arms_m: Floats, command: BodyCommand) -> Floats:
         """Forces of the ground on the standing feet for the present control step, newtons.
 
         Arguments are those of `problem`.
@@ -177,12 +175,11 @@ class StanceMpc:
         if legs == 0:
             return np.zeros((0, 3))
         hessian, gradient = self.problem(state, arms_m, command)
-        sides, lower, upper = self._sides[legs], self._lower[legs], self._upper[legs]
-        forces, _, flag, _ = daqp.solve(hessian, gradient, sides, upper, lower, **_EXACT)
-        first: Floats = forces[: 3 * legs].reshape(legs, 3)
-        if flag != _SOLVED or not math.isfinite(sum(forces[: 3 * legs].tolist())):
+        forces, _, flag, _ = daqp.solve(hessian, gradient, *self._limits[legs], **_EXACT)
+        first: Floats = forces[: 3 * legs]
+        if flag != _SOLVED or not math.isfinite(sum(first.tolist())):
             raise ValueError("the stance problem has no finite solution")
-        return first
+        return first.reshape(legs, 3)
 
 
 @compiled
@@ -251,9 +248,9 @@ def _condensed(
     drift[2] += lean * rates_rad_s[0]
     offset[:2] = euler_rad[:2]
     offset[5] = state[9] - height_m
-    gradient = np.empty(blocks * n)
+    gradient, velocities, positions = np.empty(blocks * n), np.empty(6), np.empty(6)
     for block in range(blocks):
-        velocities, positions = np.zeros(6), np.zeros(6)
+        velocities[:] = positions[:] = 0.0
         for step in range(len(times_s)):
             time_s = times_s[step]
             of_velocity = to_velocity[block, step]

@@ -130,7 +130,7 @@ class TwistLocomotion(Locomotion):
 
     def _wanted_yaw_rate_rad_s(self) -> float:
         """The commanded rate, with a correction of the heading error."""
-        limit, yaw = YAW_RATE_LIMIT_RAD_S, float(self.estimate.euler_rad[2])
+        limit, yaw = YAW_RATE_LIMIT_RAD_S, float(self.estimate.values[2])
         lacking = min(max(wrapped(self._heading_rad - yaw), -limit), limit)
         self._heading_rad = yaw + lacking  # larger errors are ignored
         return self._command.yaw_rate_rad_s + lacking
