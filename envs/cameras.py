@@ -65,7 +65,7 @@ class DepthCameras:
     """
 
     def __init__(self, cameras: Sequence[CameraConfig], far_m: float) -> None:
-        self.far_m = far_m
+        self.far_m, self._far_m = far_m, np.float32(far_m)
         rays = np.stack([ray_directions(camera) for camera in cameras])
         self.shape: tuple[int, ...] = rays.shape[:3]
         """(cameras, height, width)."""
@@ -102,16 +102,30 @@ class DepthCameras:
         Returns:
             (cameras, height, width) planar depth, metres.
         """
-        origin = position_m + self._positions @ rotation.T  # (cameras, 3)
-        turns = None if yaw_rad is None else (np.cos(yaw_rad), np.sin(yaw_rad))
-        if turns is None:
-            low, high = low_m[:, None] - origin, high_m[:, None] - origin  # (boxes, cameras, 3)
+        near_m = np.empty(self.shape, np.float32)
+        turns = None
+        if yaw_rad is None:
+            origin, low, high = _along_axes(position_m, rotation, self._positions, low_m, high_m)
         else:
+            origin = position_m + self._positions @ rotation.T
+            turns = np.cos(yaw_rad), np.sin(yaw_rad)
             low, high = _in_own_frames(origin, low_m, high_m, *turns)
-        near_m = np.empty((len(origin), self._directions.shape[1] // len(origin)), np.float32)
-        floors_m, far_m = floor_m - origin[:, 2], np.float32(self.far_m)
-        _meet(near_m, rotation, self._directions, low, high, turns, floors_m, far_m)
-        return near_m.reshape(self.shape)
+        rows_m, floors_m = near_m.reshape(len(origin), -1), floor_m - origin[:, 2]
+        _meet(rows_m, rotation, self._directions, low, high, turns, floors_m, self._far_m)
+        return near_m
+
+
+@compiled
+def _along_axes(
+    position_m: Floats, rotation: Floats, positions_m: Floats, low_m: Floats, high_m: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """The cameras (cameras, 3), and from each the corners (boxes, cameras, 3) of boxes."""
+    origin = position_m + product(positions_m, rotation.T)
+    low, high = np.empty((2, len(low_m), len(origin), 3))
+    for box in range(len(low_m)):
+        low[box] = low_m[box] - origin
+        high[box] = high_m[box] - origin
+    return origin, low, high
 
 
 def _in_own_frames(

@@ -45,6 +45,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from envs.bullet import BulletClient, HoldsPhysics
+from envs.compiled import compiled
 from envs.display import has_display
 from envs.geometry import Geometry, Mirror
 from envs.settings import check_render_mode, read_action, read_options, read_seed, read_settings
@@ -125,7 +126,7 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         extra = _TWIST_SIZE if self.config.commands_twist else 0
         most = np.full(_PROPRIO + self.config.action_size + extra, _PROPRIO_LIMIT)
         most[_PROPRIO + self.config.action_size :] = _TWIST_LIMIT
-        self._proprio_limits = -most, most
+        self._proprio_limits = most
         limit = most.astype(np.float32)
         proprio = spaces.Box(-limit, limit, dtype=np.float32)
         self.observation_space: spaces.Dict = spaces.Dict(  # type: ignore[assignment]
@@ -347,19 +348,42 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         assert self._course is not None
         state, locomotion = self._state, self._locomotion
         phase = 2 * math.pi * locomotion.gait.phase(locomotion.time_s)[0]
-        least, most = self._proprio_limits
-        proprio = np.empty(len(most))
-        proprio[:22] = locomotion.estimate.values[:22]  # attitude to toes
-        proprio[22:30] = locomotion.nominal_footholds_m().ravel()
-        proprio[30:_PROPRIO] = math.sin(phase), math.cos(phase), *state.contacts
-        proprio[_PROPRIO : _PROPRIO + self.config.action_size] = self._previous_action
-        proprio[_PROPRIO + self.config.action_size :] = self._course.observed()
-        proprio.clip(least, most, out=proprio)
+        proprio = _proprioception(
+            locomotion.estimate.values,
+            locomotion.nominal_footholds_m(),
+            (math.sin(phase), math.cos(phase)),
+            state.contacts,
+            self._previous_action,
+            self._course.observed(),
+            self._proprio_limits,
+        )
         boxes = self._course.near(self._all_boxes, state.position_m, self._reach_m)
         seen = self._sight.observe(state.position_m, state.rotation, boxes, FLOOR_M, self._sensors)
-        return {**seen, "proprio": proprio.astype(np.float32)}
+        return {**seen, "proprio": proprio}
 
     def _info(self, fell: bool, done: bool = False) -> dict[str, Any]:
         assert self._course is not None
         success = done and not fell and self._course.has_succeeded()
         return {"distance_m": self._course.distance_m(), "fell": fell, "success": success}
+
+
+@compiled
+def _proprioception(
+    estimate: Floats,
+    nominal_m: Floats,
+    phase: tuple[float, float],
+    contacts: tuple[bool, ...],
+    action: Floats,
+    observed: Floats,
+    limits: Floats,
+) -> NDArray[np.float32]:
+    """`proprio` of the module's text, clipped to limits, from the values of an `Estimate`."""
+    made = np.empty(len(limits))
+    made[:22] = estimate[:22]  # attitude to toes
+    made[22:30] = nominal_m.ravel()
+    made[30], made[31] = phase
+    for leg in range(4):
+        made[32 + leg] = contacts[leg]
+    made[_PROPRIO : _PROPRIO + len(action)] = action
+    made[_PROPRIO + len(action) :] = observed
+    return np.minimum(np.maximum(made, -limits), limits).astype(np.float32)

@@ -32,9 +32,9 @@ class Trot:
         """Time that a leg is in the air in each cycle, seconds."""
         return self.cycle_s - self.stance_s
 
-    def phase(self, time_s: float) -> list[float]:
+    def phase(self, time_s: float) -> tuple[float, ...]:
         """Phase of each leg in [0, 1): standing below `duty_factor`, swinging above."""
-        return [_phase(time_s / self.cycle_s, offset) for offset in self.offsets]
+        return _phases(time_s / self.cycle_s, self.offsets)
 
     def swings(self, time_s: float) -> tuple[float, ...]:
         """The normalised time of each leg's swing in [0, 1), or `STANDS`."""
@@ -42,22 +42,24 @@ class Trot:
 
 
 @compiled
-def _phase(cycles: float, offset: float) -> float:
-    # The small offset keeps an event that falls on a control tick on that tick.
-    return (cycles + offset + 1e-9) % 1.0
+def _phases(cycles: float, offsets: tuple[float, float, float, float]) -> tuple[float, ...]:
+    a, b, c, d = offsets
+    # The small number keeps an event that falls on a control tick on that tick.
+    early = 1e-9
+    return (
+        (cycles + a + early) % 1.0,
+        (cycles + b + early) % 1.0,
+        (cycles + c + early) % 1.0,
+        (cycles + d + early) % 1.0,
+    )
 
 
 @compiled
 def _swings(
     cycles: float, stands: float, offsets: tuple[float, float, float, float]
 ) -> tuple[float, ...]:
-    a, b, c, d = offsets
-    return (
-        _swing(_phase(cycles, a), stands),
-        _swing(_phase(cycles, b), stands),
-        _swing(_phase(cycles, c), stands),
-        _swing(_phase(cycles, d), stands),
-    )
+    a, b, c, d = _phases(cycles, offsets)
+    return _swing(a, stands), _swing(b, stands), _swing(c, stands), _swing(d, stands)
 
 
 @compiled

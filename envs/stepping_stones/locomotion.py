@@ -89,9 +89,7 @@ class Locomotion:
     def nominal_footholds_m(self) -> Floats:
         """(4, 2) where each leg would land if it lifted off now uncorrected, from the present
         base, level frame."""
-        ahead = self.estimate.velocity_m_s[:2] * self.gait.swing_s
-        landing: Floats = self._uncorrected_m()[:, :2] + ahead
-        return landing
+        return _nominal_m(self.estimate.values, self.gait.swing_s)
 
     def sense(self, measurement: Measurement) -> None:
         """Take in the sensors after a control step."""
@@ -137,10 +135,7 @@ class Locomotion:
 
     def _uncorrected_m(self) -> Floats:
         """(4, 3) landing points in the level frame that the base will have at landing."""
-        foothold = _AHEAD_M.copy()
-        lateral = LATERAL_RAIBERT_S * float(self.estimate.velocity_m_s[1])
-        foothold[:, 1] += min(max(lateral, -LATERAL_RAIBERT_M), LATERAL_RAIBERT_M)
-        return foothold
+        return _landing_m(self.estimate.values)
 
     def _limited_speed_m_s(self, wanted_m_s: float) -> float:
         return min(max(wanted_m_s, 0.0), SPEED_LIMIT_M_S)
@@ -169,6 +164,21 @@ class Locomotion:
         )
         arms_m, presses = _arms_m(self.estimate.values, self._swings, self._measurement.contacts)
         self._forces_n = _of_all_legs(self._mpc.solve(self.estimate, arms_m, body), presses)
+
+
+@compiled
+def _landing_m(estimate: Floats) -> Floats:
+    """`Locomotion._uncorrected_m` by the values of an `Estimate`."""
+    lateral = LATERAL_RAIBERT_S * estimate[7]
+    landing_m = _AHEAD_M.copy()
+    landing_m[:, 1] += min(max(lateral, -LATERAL_RAIBERT_M), LATERAL_RAIBERT_M)
+    return landing_m
+
+
+@compiled
+def _nominal_m(estimate: Floats, swing_s: float) -> Floats:
+    """`Locomotion.nominal_footholds_m` by the values of an `Estimate`."""
+    return _landing_m(estimate)[:, :2] + swing_s * estimate[6:8]
 
 
 @compiled

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.compiled import compiled
 from envs.stepping_stones.robot import RobotState
 
 Floats = NDArray[np.float64]
@@ -69,8 +70,7 @@ class Sensors:
     def measure(self, state: RobotState) -> Measurement:
         """Read all proprioceptive sensors once."""
         values = self._rng.standard_normal(30)
-        values *= self._std
-        values += state.sensed
+        _add(values, self._std, state.sensed)
         return Measurement(values, state.contacts)
 
     def depth(self, depth_m: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -81,3 +81,10 @@ class Sensors:
         noisy_m *= np.float32(self.scale * _DEPTH_M)
         noisy_m += depth_m
         return noisy_m
+
+
+@compiled
+def _add(noise: Floats, std: Floats, true: Floats) -> None:
+    """Make noise of unit variance a measurement of true values, in place."""
+    for at in range(len(noise)):
+        noise[at] = noise[at] * std[at] + true[at]
