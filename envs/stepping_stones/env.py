@@ -135,6 +135,7 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         self.action_space = spaces.Box(-1.0, 1.0, (self.config.action_size,), np.float32)
         self._terms = reward_terms(self.config)
         self._efforts = [name for name in self._terms if name.startswith("effort")]
+        self._end_s = self.config.length_s - 1e-9
         self._intervals = round(self.config.decision_s / DECISION_S)
         self.metadata = {**self.metadata, "render_fps": round(1 / self.config.decision_s)}
         self.frames_a_step = self._intervals * _TICKS // _FRAME_TICKS if self._intervals > 1 else 1
@@ -212,11 +213,11 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
             share = max(progress / full_m, 0.0)
             earned = progress
             if lifting:
-                earned += self.config.margin_reward * margins.mean() * share
+                earned += self.config.margin_reward * (sum(margins.tolist()) / len(margins)) * share
                 self._judge_legs(terms, lifting, wide, self.config.margin_reward * share * margins)
             reward += earned
             terms["progress"] += progress
-            done = self._course.is_over or self._time_s >= self.config.length_s - 1e-9
+            done = self._course.is_over or self._walked * DECISION_S >= self._end_s
             if fell or done:
                 break
         nearer_m = aside_m - abs(self._course.aside_m(self._state.position_m))
@@ -260,7 +261,7 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         """Margins of the footholds of lifting legs, from -1 to 1."""
         assert self._course is not None
         inside_m = self._course.margin_m(command, self._state)[lifting]
-        return np.clip(inside_m / _MARGIN_CLIP_M, -1, 1)
+        return (inside_m / _MARGIN_CLIP_M).clip(-1, 1)
 
     def _judge_legs(
         self, terms: dict[str, float], lifting: list[int], action: Floats, margins: Floats
@@ -282,10 +283,6 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         """Left and right exchanged in observations and actions; None where the path turns or leads
         back, or a camera looks to a side."""
         return mirror(self.config, dict(self.geometry.cameras))
-
-    @property
-    def _time_s(self) -> float:
-        return self._walked * DECISION_S
 
     @property
     def geometry(self) -> Geometry:
@@ -337,7 +334,7 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
 
     @staticmethod
     def _has_fallen(state: RobotState) -> bool:
-        roll, pitch, _ = state.euler_rad.tolist()
+        roll, pitch = state.sensed[:2].tolist()
         return bool(
             state.position_m[2] < _LOWEST_BASE_M
             or abs(roll) > _STEEPEST_ROLL_RAD

@@ -104,10 +104,11 @@ def level_rotation(roll_rad: float, pitch_rad: float) -> Floats:
 
 
 @compiled
-def _turned(rotation: Floats, vector: Floats) -> Floats:
-    """(3, 3) times (3,); Numba's own product needs SciPy."""
+def _turn(turned: Floats, rotation: Floats, vector: Floats) -> None:
+    """Set (3,) to (3, 3) times (3,); Numba's own product needs SciPy."""
     x, y, z = vector
-    return rotation[:, 0] * x + rotation[:, 1] * y + rotation[:, 2] * z
+    for axis in range(3):
+        turned[axis] = rotation[axis, 0] * x + rotation[axis, 1] * y + rotation[axis, 2] * z
 
 
 @compiled
@@ -143,10 +144,10 @@ def _filtered(
 
     rotation = level_rotation(euler[0], euler[1])
     values[22:31] = rotation.ravel()
-    values[3:6] = _turned(rotation, rates)
+    _turn(values[3:6], rotation, rates)
     level_toes = values[10:22].reshape(4, 3)
     for leg in range(4):
-        level_toes[leg] = _turned(rotation, toes_m[leg])
+        _turn(level_toes[leg], rotation, toes_m[leg])
 
     count = 0
     speed, height = np.zeros(3), 0.0  # of a base whose standing toes do not move, summed over them
@@ -157,13 +158,16 @@ def _filtered(
             x, y, z = toes_m[leg]
             _, hip, knee = joint_speeds_rad_s[3 * leg : 3 * leg + 3]
             for joint in range(3):
-                speed -= jacobian[leg, :, joint] * joint_speeds_rad_s[3 * leg + joint]
+                for axis in range(3):
+                    speed[axis] -= jacobian[leg, axis, joint] * joint_speeds_rad_s[3 * leg + joint]
             # A toe is a ball: its centre moves as it rolls, by radius times the shank's turning.
             speed[0] -= wy * z - wz * y - toe_radius_m * (wy + hip + knee)
             speed[1] -= wz * x - wx * z
             speed[2] -= wx * y - wy * x
     if count:
         speed /= count
-        velocity += of_velocity * (_turned(rotation, speed) - velocity)
+        level_speed = np.empty(3)
+        _turn(level_speed, rotation, speed)
+        velocity += of_velocity * (level_speed - velocity)
         values[9] += of_height * (height / count - values[9])
     return values

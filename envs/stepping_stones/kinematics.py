@@ -54,21 +54,12 @@ def forward(joints_rad: Floats) -> LegState:
 
 
 @compiled
-def inverse(toes_m: Floats) -> Floats:
-    """Joint angles (4, 3), radians, that put toes at base-frame positions (4, 3), metres.
+def inverse(leg: int, toe_m: Floats) -> tuple[float, float, float]:
+    """A leg's joint angles, radians, that put its toe at a base-frame position (3,), metres.
 
     A target out of reach is approached along the straight line to it (the knee saturates). The
     knee bends backward, as the robot's joints allow.
     """
-    joints = np.empty((4, 3))
-    for leg in range(4):
-        joints[leg] = leg_inverse(leg, toes_m[leg])
-    return joints
-
-
-@compiled
-def leg_inverse(leg: int, toe_m: Floats) -> tuple[float, float, float]:
-    """`inverse` of one leg, for compiled functions."""
     lateral, (hip_x, hip_y, hip_z) = _LATERAL_M[leg], _HIP_M[leg]
     x, y, z = toe_m[0] - hip_x, toe_m[1] - hip_y, toe_m[2] - hip_z
     up = -sqrt(max(y * y + z * z - lateral * lateral, 1e-6))

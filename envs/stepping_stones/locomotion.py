@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from envs.compiled import compiled, product
 from envs.stepping_stones.estimator import Estimate, StateEstimator
 from envs.stepping_stones.gait import STANDS, Trot
-from envs.stepping_stones.kinematics import forward, leg_inverse
+from envs.stepping_stones.kinematics import forward, inverse
 from envs.stepping_stones.robot import POSTURE_RAD
 from envs.stepping_stones.sensors import Measurement
 from envs.stepping_stones.stance_mpc import BodyCommand, StanceMpc
@@ -111,12 +111,12 @@ class Locomotion:
         """
         estimate, gait = self.estimate, self.gait
         swings = gait.swings(self.time_s)
-        lifting = self._lifting(swings)
-        if lifting:
+        if _lifts(swings, self._swings):
             foothold = self._uncorrected_m()
             foothold[:, :2] += command.offsets_m
-            self._displacement_m[lifting] = (foothold - NOMINAL_TOES_M)[lifting, :2]
-            self._swing.lift_off(lifting, estimate.toes_m, foothold)
+            for leg in self._lifting(swings):
+                self._displacement_m[leg] = foothold[leg, :2] - NOMINAL_TOES_M[leg, :2]
+                self._swing.lift_off(leg, estimate.toes_m, foothold)
         self._swings = swings
         measured = self._measurement
         touches = measured.contacts
@@ -182,6 +182,15 @@ def _nominal_m(estimate: Floats, swing_s: float) -> Floats:
 
 
 @compiled
+def _lifts(times: tuple[float, ...], before: tuple[float, ...]) -> bool:
+    """Whether a leg lifts off."""
+    for leg in range(4):  # noqa: SIM110 - Numba compiles no generator
+        if times[leg] >= 0 > before[leg]:
+            return True
+    return False
+
+
+@compiled
 def _presses(time: float, touches: bool) -> bool:
     """Whether a leg presses a force on the ground; else it tracks a swing."""
     return time < 0 or (time > _EARLY_CONTACT and touches)
@@ -244,12 +253,15 @@ def _torques(
     for leg in range(4):
         if _presses(times[leg], touches[leg]):
             for joint in range(3):
-                torques[leg, joint] = -(forces_n[leg] * jacobian[leg, :, joint]).sum()
+                torque = 0.0
+                for axis in range(3):
+                    torque += forces_n[leg, axis] * jacobian[leg, axis, joint]
+                torques[leg, joint] = -torque
         else:
             target_m = toe_target(
                 times[leg], lift_m[leg], foothold_m[leg], -estimate[9], clearance_m
             )
-            wanted_rad = leg_inverse(leg, product(target_m.reshape(1, 3), rotation)[0])
+            wanted_rad = inverse(leg, product(target_m.reshape(1, 3), rotation)[0])
             for joint in range(3):
                 torques[leg, joint] = _KP * (wanted_rad[joint] - joints_rad[3 * leg + joint])
         for joint in range(3):

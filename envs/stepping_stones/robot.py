@@ -1,6 +1,6 @@
 """The Laikago and its stones in PyBullet: build, place, read, actuate."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
@@ -9,7 +9,7 @@ import numpy as np
 import pybullet_data
 from numpy.typing import NDArray
 
-from envs.bullet import BulletClient, HoldsPhysics
+from envs.bullet import BulletClient, HoldsPhysics, pybullet
 from envs.stepping_stones.kinematics import LEGS, TOE_RADIUS_M, forward
 from envs.stepping_stones.terrain import Stones
 from envs.stepping_stones.turned_stones import TurnedStones
@@ -28,7 +28,7 @@ _JOINTS = (
     "{}_lower_leg_2_upper_leg_joint",
 )
 _SOLVER_ITERATIONS = 10
-_put_sensed = Struct("30d").pack_into  # faster than an array of a tuple
+_put_sensed: Callable[..., None] = Struct("30d").pack_into  # faster than an array of a tuple
 
 
 class RobotState(NamedTuple):
@@ -130,14 +130,16 @@ class Laikago(HoldsPhysics):
 
     def read(self) -> RobotState:
         """The true state now."""
-        client, body = self._client, self._body
-        position, orientation = client.getBasePositionAndOrientation(body)
-        velocity, rates = client.getBaseVelocity(body)
-        joints = client.getJointStates(body, self._motors)
+        # A keyword costs a tenth of a call. The number of a closed client, -1, is an error.
+        client, body = self._client.id, self._body
+        position, orientation = pybullet.getBasePositionAndOrientation(body, client)
+        velocity, rates = pybullet.getBaseVelocity(body, client)
+        joints = pybullet.getJointStates(body, self._motors, client)
         a, b, c, d = self._toes
-        touching = {contact[3] for contact in client.getContactPoints(body)}
-        euler = client.getEulerFromQuaternion(orientation)
-        rotation = xx, xy, xz, yx, yy, yz, zx, zy, zz = client.getMatrixFromQuaternion(orientation)
+        touching = {point[3] for point in pybullet.getContactPoints(body, -1, -2, -2, client)}
+        euler = pybullet.getEulerFromQuaternion(orientation)
+        rotation = pybullet.getMatrixFromQuaternion(orientation)
+        xx, xy, xz, yx, yy, yz, zx, zy, zz = rotation
         x, y, z = rates
         own = xx * x + yx * y + zx * z, xy * x + yy * y + zy * z, xz * x + yz * y + zz * z
         sensed = np.empty(30)

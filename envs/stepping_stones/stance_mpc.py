@@ -69,21 +69,18 @@ class _Horizon(NamedTuple):
 
     Attributes:
         times_s: (H,) of each step's end.
-        to_velocity, to_position: (B, H) after a step that a unit acceleration in a block has made.
-        velocity_gram, position_gram: (B, B) their products, summed over the steps.
-        velocity_weight: (6,) of rates and velocity.
-        position_weight: (6,) of attitude and position.
+        reached: (2, B, H) velocity and position after a step that a unit acceleration in a block
+            has made.
+        gram: (2, B, B) their products, summed over the steps.
+        weight: (2, 6) of rates and velocity, and of attitude and position.
         force_cost: (B,) cost of the square of a force. lightness: (4,) one over the principal
         inertias and the mass.
     """
 
     times_s: Floats
-    to_velocity: Floats
-    to_position: Floats
-    velocity_gram: Floats
-    position_gram: Floats
-    velocity_weight: Floats
-    position_weight: Floats
+    reached: Floats
+    gram: Floats
+    weight: Floats
     force_cost: Floats
     lightness: Floats
 
@@ -117,13 +114,11 @@ class StanceMpc:
         to_position = (np.where(ago > 0, step_s**2 * (ago - 0.5), 0.0) @ hold).T.copy()
         self._horizon = _Horizon(
             times_s=step_s * np.arange(1.0, horizon + 1),
-            to_velocity=to_velocity,
-            to_position=to_position,
-            velocity_gram=to_velocity @ to_velocity.T,
-            position_gram=to_position @ to_position.T,
+            reached=np.stack([to_velocity, to_position]),
+            gram=np.stack([to_velocity @ to_velocity.T, to_position @ to_position.T]),
             # Twice the weights, as the problem has half of u.Q u.
-            velocity_weight=2 * np.array([*weights.rates, *weights.velocity]),
-            position_weight=2 * np.array([*weights.euler, *weights.position]),
+            weight=2
+            * np.array([[*weights.rates, *weights.velocity], [*weights.euler, *weights.position]]),
             force_cost=2 * weights.force * np.array(blocks, float),
             lightness=np.array([*(1 / of for of in inertia_kg_m2), 1 / mass_kg]),
         )
@@ -185,12 +180,9 @@ class StanceMpc:
 @compiled
 def _condensed(
     times_s: Floats,
-    to_velocity: Floats,
-    to_position: Floats,
-    velocity_gram: Floats,
-    position_gram: Floats,
-    velocity_weight: Floats,
-    position_weight: Floats,
+    reached: Floats,
+    gram: Floats,
+    weight: Floats,
     force_cost: Floats,
     lightness: Floats,
     arms_m: Floats,
@@ -199,6 +191,8 @@ def _condensed(
     turns: bool,
 ) -> tuple[Floats, Floats]:
     """`StanceMpc.problem` of the fields of a `_Horizon` and plain numbers."""
+    (to_velocity, to_position), (velocity_gram, position_gram) = reached, gram
+    velocity_weight, position_weight = weight
     of_x, of_y, of_z, of_mass = lightness
     euler_rad, rates_rad_s, velocity_m_s = state[:3], state[3:6], state[6:9]
     stretch, lean = 1 / math.cos(euler_rad[1]), math.tan(euler_rad[1])

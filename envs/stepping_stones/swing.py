@@ -5,8 +5,6 @@ heading. A foothold is latched at lift-off in the frame that the base will have 
 foot follows its hip; holding it still on the ground instead let the trot tip sideways.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,16 +28,16 @@ class SwingLegs:
         self.lift_m = np.zeros((4, 3))
         self.foothold_m = np.zeros((4, 3))
 
-    def lift_off(self, legs: Sequence[int], toes_m: Floats, foothold_m: Floats) -> None:
-        """Latch the legs that leave the ground now.
+    def lift_off(self, leg: int, toes_m: Floats, foothold_m: Floats) -> None:
+        """Latch a leg that leaves the ground now.
 
         Args:
-            legs: those that lift off.
+            leg: which.
             toes_m: (4, 3) present toes, level frame.
             foothold_m: (4, 3) footholds in the level frame that the base will have at landing.
         """
-        self.lift_m[legs] = toes_m[legs]
-        self.foothold_m[legs] = foothold_m[legs]
+        self.lift_m[leg] = toes_m[leg]
+        self.foothold_m[leg] = foothold_m[leg]
 
 
 @compiled

@@ -11,8 +11,8 @@ from envs.stepping_stones.kinematics import (
     _THIGH_M,
     LEGS,
     forward,
-    inverse,
 )
+from envs.stepping_stones.kinematics import inverse as inverse_of_leg
 from envs.stepping_stones.robot import Laikago
 
 
@@ -20,6 +20,11 @@ def postures(count: int) -> np.ndarray:
     """Joint angles over what walking uses and beyond."""
     rng = np.random.default_rng(0)
     return rng.uniform([-0.5, -0.6, -1.5], [0.5, 1.0, -0.1], (count, 4, 3))
+
+
+def inverse(toes_m: np.ndarray) -> np.ndarray:
+    """Joint angles (4, 3) of all legs."""
+    return np.array([inverse_of_leg(leg, toe_m) for leg, toe_m in enumerate(toes_m)])
 
 
 @pytest.fixture(scope="module")
