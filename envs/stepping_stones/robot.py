@@ -10,6 +10,7 @@ import pybullet_data
 from numpy.typing import NDArray
 
 from envs.bullet import BulletClient, HoldsPhysics, pybullet
+from envs.compiled import compiled
 from envs.stepping_stones.kinematics import LEGS, TOE_RADIUS_M, forward
 from envs.stepping_stones.terrain import Stones
 from envs.stepping_stones.turned_stones import TurnedStones
@@ -150,9 +151,15 @@ class Laikago(HoldsPhysics):
     def advance(self, torques_n_m: Floats, steps: int) -> None:
         """Hold (4, 3) joint torques, clipped to the motors' limit, for some physics steps."""
         client = self._client
-        limited = torques_n_m.clip(-TORQUE_LIMIT_N_M, TORQUE_LIMIT_N_M).ravel().tolist()
+        limited = _limited(torques_n_m).tolist()
         for _ in range(steps):
             client.setJointMotorControlArray(
                 self._body, self._motors, client.TORQUE_CONTROL, forces=limited
             )
             client.stepSimulation()
+
+
+@compiled
+def _limited(torques_n_m: Floats) -> Floats:
+    """(12,) clipped to the motors' limit."""
+    return np.minimum(np.maximum(torques_n_m.ravel(), -TORQUE_LIMIT_N_M), TORQUE_LIMIT_N_M)
