@@ -9,6 +9,7 @@ import tomllib
 from fnmatch import fnmatch
 from functools import cache
 from importlib import metadata
+from itertools import dropwhile, takewhile
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -51,12 +52,22 @@ def blocks(language: str) -> list[str]:
     return [block for document in DOCUMENTS for block in fence.findall(document.read_text())]
 
 
+def shell_lines() -> list[list[str]]:
+    """Words of every command of the documents' shell blocks, without comments and variables."""
+    whole = [re.sub(r"\\\n\s*", "", block) for block in blocks("bash")]
+    found = []
+    for line in "\n".join(whole).splitlines():
+        words = iter(shlex.split(line, comments=True))
+        while command := list(takewhile("&&".__ne__, words)):
+            found.append(list(dropwhile(re.compile(r"[A-Z_]+=").match, command)))
+    return found
+
+
 def commands() -> list[list[str]]:
     """The documents' `python -m module argument...`, as lists that begin with the module."""
-    whole = [re.sub(r"\\\n\s*", "", block) for block in blocks("bash")]
-    lines = [part.strip() for block in whole for part in re.split(r"&&|\n", block)]
-    ours = re.compile(r"python -m (training|deploy|benchmarks|experiments)\b")
-    return [shlex.split(line)[2:] for line in lines if ours.match(line)]
+    ours = re.compile(r"(training|deploy|benchmarks|experiments)\b")
+    lines = [line for line in shell_lines() if line[:2] == ["python", "-m"]]
+    return [line[2:] for line in lines if ours.match(line[2])]
 
 
 def options_after(words: list[str], option: str) -> list[str]:
@@ -208,6 +219,18 @@ def test_links_lead_somewhere(document):
     local = [link.replace(host, ".github/workflows/").removesuffix("/badge.svg") for link in links]
     local = [link for link in local if "://" not in link]
     assert [link for link in local if not (document.parent / link).exists()] == []
+
+
+def test_lines_of_documents_are_one_command_each():
+    programs = {
+        ".", "cd", "docker", "git", "make", "mkdocs", "pip", "pytest", "python", "python3", "ray",
+        "sbatch", "tensorboard", "torchrun",
+    }  # fmt: skip
+    lines = shell_lines()
+    assert [
+        line for line in lines if line[0] not in programs | set(PROJECT["project"]["scripts"])
+    ] == []
+    assert [line for line in lines if {"python", "pip"} & set(line[1:])] == []
 
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)

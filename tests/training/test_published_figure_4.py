@@ -5,7 +5,7 @@ import pytest
 
 from tests.training.published import ROOT, needs_studies, published, short, unpacked
 from training.analysis.evaluator import standard_error
-from training.analysis.intervals import ratio_interval
+from training.analysis.intervals import ratio_interval, seeds_interval
 from training.compare.config import slug
 from training.compare.tables import best_pairs
 from training.io.metrics import read_metrics
@@ -97,13 +97,53 @@ def test_success_over_longer_gaps(told):
 
 
 @pytest.mark.parametrize("arm", [*PAIR, "no attention"])
-def test_rewards_of_a_dense_controller(arm, told):
+def test_rewards_of_a_dense_controller_by_evolution_strategies(arm, told):
     _, summary = published("figure_4_left_dense")
     scores = summary.variants[arm].scores
-    cells = [ARMS[arm], f"{scores.seeds}", share(scores, 0)]
-    cells += [f"{scores.reward:.3f} ± {scores.reward_sd:.3f}"]
-    cells += [best("figure_4_left_dense", arm)[0]]
-    assert row(*cells) in told
+    assert scores.success == 0
+    assert f" {scores.reward:.3f} ± {scores.reward_sd:.3f} ({scores.seeds}" in " ".join(told)
+
+
+LEARNED = {
+    "FAVOR+ m = 256, one-sided": "FAVOR+ 256, one-sided",
+    "FAVOR+ m = 256, two-sided": "FAVOR+ 256, two-sided", **ARMS, "oracle": "oracle",
+    "blind": "blind (no correction)",
+}  # fmt: skip
+
+
+def learned_rows():
+    """Rows of the dense controllers that PPO trained: over terrains, then while exploring."""
+    study, results = published("figure_4_left_learned")
+    names = [name for name in LEARNED if results.scores(name) is not None]
+    for name in names:
+        found, seeds = results.variants.get(name), results.by_seed(name).values()
+        cells = [LEARNED[name], " ".join(f"{100 * one.success:.0f}" for one in seeds)]
+        cells += [share(results.scores(name), 0)]
+        cells += [f"{found.ratio:.3f} {around(*found.ratio_interval, 3)}"
+                  if found is not None and found.ratio else ""]  # fmt: skip
+        reward, success = best("figure_4_left_learned", name)
+        cells += [reward, "" if success is None else f"{100 * success:.0f}"]
+        (curve,) = study.curves
+        cells += [share(results.scores(name, curve, point), 0) for point in curve.points]
+        yield row(*cells)
+    for name in names:
+        runs = unpacked("figure_4_left_learned") / "runs"
+        shares = [
+            read_metrics(run).columns["success_rate"] for run in runs.glob(f"{slug(name)}-s*")
+        ]
+        if not shares:
+            continue
+        cells = []
+        for iteration in (4, 8, 12, 16):
+            at = 100 * np.array([one[iteration - 1] for one in shares])
+            low, high = seeds_interval(at)
+            cells.append(f"{at.mean():.0f} ({max(low, 0):.0f}-{high:.0f})")
+        yield row(LEARNED[name], *cells)
+
+
+def test_a_dense_controller_learned_by_ppo(told):
+    for one in learned_rows():
+        assert one in told, one
 
 
 RATES = ("1e-3", "1e-4", "1e-5")
