@@ -81,18 +81,12 @@ def on_longer_gaps(arm):
 
 
 def test_success_over_longer_gaps(told):
-    favor, hybrid, exact, none = (on_longer_gaps(arm) for arm in ARMS)
-    for arm, found in zip(ARMS, (favor, hybrid, exact), strict=False):
-        assert row(ARMS[arm], *(share(one, 0) for one in found)) in told
-    for name, ours, theirs in (
-        ("its reward relative to FAVOR+", hybrid, favor),
-        ("its reward relative to angular 8x8", exact, hybrid),
-    ):
-        cells = [name]
-        for one, other in zip(ours, theirs, strict=True):
-            between = around(*ratio_interval(one.rewards, other.rewards), 2)
-            cells.append(f"{one.reward / other.reward:.2f} {between}")
-        assert row(*cells) in told, row(*cells)
+    _, hybrid, exact, none = (on_longer_gaps(arm) for arm in ARMS)
+    for arm in [*ARMS][:3]:
+        assert row(ARMS[arm], *(share(one, 0) for one in on_longer_gaps(arm))) in told
+    between = ratio_interval(exact[0].rewards, hybrid[0].rewards)
+    found = f"{exact[0].reward / hybrid[0].reward:.2f} times the reward of angular 8x8"
+    assert f"{found} ({between[0]:.2f} to {between[1]:.2f})" in " ".join(told)
     assert row("none", *(f"{100 * one.success:.0f}" for one in none)) in told
 
 
@@ -116,13 +110,11 @@ def learned_rows():
     study, results = published("figure_4_left_learned")
     names = [name for name in LEARNED if results.scores(name) is not None]
     for name in names:
-        found, seeds = results.variants.get(name), results.by_seed(name).values()
-        cells = [LEARNED[name], " ".join(f"{100 * one.success:.0f}" for one in seeds)]
-        cells += [share(results.scores(name), 0)]
+        found = results.variants.get(name)
+        cells = [LEARNED[name], share(results.scores(name), 0)]
         cells += [f"{found.ratio:.3f} {around(*found.ratio_interval, 3)}"
                   if found is not None and found.ratio else ""]  # fmt: skip
-        reward, success = best("figure_4_left_learned", name)
-        cells += [reward, "" if success is None else f"{100 * success:.0f}"]
+        cells += [best("figure_4_left_learned", name)[0]]
         (curve,) = study.curves
         cells += [share(results.scores(name, curve, point), 0) for point in curve.points]
         yield row(*cells)
