@@ -83,3 +83,17 @@ def test_rows_of_evolution_strategies(page):
             cells = (f"{steps:,}", f"{reward:.1f}", f"{100 * success:.0f}", f"{walked:.2f}")
             assert row(f"{search}{first}-{last}", *cells) in page
         before = steps
+
+
+def test_row_of_the_default_job_after_its_first_minutes(page):
+    study, results = published("stepping_stones_minutes")
+    name = study.headline
+    scores = results.scores(name)
+    by_seed = ", ".join(f"{100 * one.success:.0f}" for one in results.by_seed(name).values())
+    low, high = (100 * end for end in scores.success_interval)
+    files = (unpacked("stepping_stones_minutes") / "evaluations").glob(f"{slug(name)}-s*.json")
+    walked = np.mean([json.loads(file.read_text())["distance_m_mean"] for file in files])
+    (found,) = [line for line in page if f"the default job after {name}" in line]
+    assert f": {by_seed} % (" in found
+    cells = (f"{100 * scores.success:.0f} ({low:.1f}-{high:.1f})", f"{walked:.2f}")
+    assert f"| {cells[0]} | {cells[1]} |" in found, cells
