@@ -100,8 +100,8 @@ def test_rewards_of_a_dense_controller_by_evolution_strategies(arm, told):
 
 LEARNED = {
     "FAVOR+ m = 256, one-sided": "FAVOR+ 256, one-sided",
-    "FAVOR+ m = 256, two-sided": "FAVOR+ 256, two-sided", **ARMS, "oracle": "oracle",
-    "blind": "blind (no correction)",
+    "FAVOR+ m = 256, two-sided": "FAVOR+ 256, two-sided", **ARMS,
+    "random half": "none, random half", "oracle": "oracle", "blind": "blind (no correction)",
 }  # fmt: skip
 
 
