@@ -136,6 +136,12 @@ def learned_rows():
 def test_a_dense_controller_learned_by_ppo(told):
     for one in learned_rows():
         assert one in told, one
+    _, results = published("figure_4_left_learned")
+    cost = {name: found.cost["attention"] for name, found in results.variants.items()}
+    one, two = (cost[f"FAVOR+ m = 256, {sided}-sided"] for sided in ("one", "two"))
+    hybrid = cost["angular m = n = 8"]
+    found = f"{one / hybrid:.2f} times fewer FLOPs of attention (two-sided: {two / hybrid:.2f})"
+    assert found in " ".join(told)
 
 
 RATES = ("1e-3", "1e-4", "1e-5")
