@@ -53,6 +53,18 @@ def test_the_best_trial_comes_first_and_can_be_run_again(tmp_path, capsys):
 
 
 @needs_optuna
+def test_a_row_lost_to_a_kill_comes_back(tmp_path):
+    """The table is written after Optuna's record: a kill may come between the two."""
+    out = tmp_path / "out"
+    arguments = [*words(tmp_path), "--out", str(out)]
+    assert search.main(arguments) == 0
+    table = (out / "trials.csv").read_text()
+    (out / "trials.csv").write_text(table.rpartition("\n")[0].rpartition("\n")[0] + "\n")
+    assert search.main(arguments) == 0
+    assert (out / "trials.csv").read_text() == table
+
+
+@needs_optuna
 def test_a_trial_that_cannot_be_is_noted_and_the_rest_go_on(tmp_path, monkeypatch):
     def fail(log, values, summary, row=RunLog.row):
         row(log, values, summary)

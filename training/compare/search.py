@@ -280,7 +280,9 @@ class Search:
         while len(self.made(study)) < trials:
             study.sampler = self._sampler(len(study.trials))
             execute(study.ask(space))
-        return self.made(study)
+        made = self.made(study)
+        self._write_table(made)  # also where a kill came between a trial's record and its row
+        return made
 
     def _sampler(self, number: int) -> Any:
         """Return the sampler that chooses the trial of this number."""
