@@ -111,10 +111,11 @@ class Locomotion:
         """
         estimate, gait = self.estimate, self.gait
         swings = gait.swings(self.time_s)
-        if _lifts(swings, self._swings):
+        lifting = self._lifting(swings)
+        if lifting:
             foothold = self._uncorrected_m()
             foothold[:, :2] += command.offsets_m
-            for leg in self._lifting(swings):
+            for leg in lifting:
                 self._displacement_m[leg] = foothold[leg, :2] - NOMINAL_TOES_M[leg, :2]
                 self._swing.lift_off(leg, estimate.toes_m, foothold)
         self._swings = swings
@@ -179,15 +180,6 @@ def _landing_m(estimate: Floats) -> Floats:
 def _nominal_m(estimate: Floats, swing_s: float) -> Floats:
     """`Locomotion.nominal_footholds_m` by the values of an `Estimate`."""
     return _landing_m(estimate)[:, :2] + swing_s * estimate[6:8]
-
-
-@compiled
-def _lifts(times: tuple[float, ...], before: tuple[float, ...]) -> bool:
-    """Whether a leg lifts off."""
-    for leg in range(4):  # noqa: SIM110 - Numba compiles no generator
-        if times[leg] >= 0 > before[leg]:
-            return True
-    return False
 
 
 @compiled
