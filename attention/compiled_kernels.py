@@ -895,10 +895,8 @@ def attend_signs(
     sums = np.empty((groups * patterns, width * columns), np.float32)
     norms = np.empty((groups * patterns, width), np.float32)
     table, norm_table = np.zeros_like(sums), np.zeros_like(norms)  # rows beyond T' stay 0
-    halves, differences = (
-        np.empty((patterns, columns), np.float32),
-        np.empty((bits, columns), np.float32),
-    )
+    halves = np.empty((patterns, columns), np.float32)
+    differences = np.empty((bits, columns), np.float32)
     all_sums, all_norms = np.empty_like(sums), np.empty_like(norms)
     signs, order = np.empty((groups, _LONG), np.int64), np.empty(_LONG, np.int64)
     ends, none = np.empty(patterns, np.int64), np.zeros((images, 0), np.bool_)
@@ -1060,10 +1058,8 @@ def causal_signs(
     sums = np.empty((groups * patterns, width * columns), np.float32)
     norms = np.empty((groups * patterns, width), np.float32)
     table, norm_table = np.zeros_like(sums), np.zeros_like(norms)  # rows beyond T' stay 0
-    halves, differences = (
-        np.empty((patterns, columns), np.float32),
-        np.empty((bits, columns), np.float32),
-    )
+    halves = np.empty((patterns, columns), np.float32)
+    differences = np.empty((bits, columns), np.float32)
     all_sums, all_norms = np.empty_like(sums), np.empty_like(norms)
     flat_a, flat_own, flat_rows = A.reshape(-1), own.reshape(-1), sorted_rows.reshape(-1)
     none = np.zeros((images, 0), np.bool_)

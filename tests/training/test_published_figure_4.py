@@ -17,7 +17,7 @@ ARMS = PAIR | {"exact softmax": "exact softmax", "no attention": "none"}
 
 
 @pytest.fixture(scope="module")
-def told():
+def page():
     """The document's lines."""
     text = (ROOT / "docs" / "results" / "figure_4.md").read_text()
     return text.splitlines()
@@ -48,7 +48,7 @@ def best(name, arm):
 
 
 @pytest.mark.parametrize("arm", ARMS)
-def test_rewards_of_foothold_votes(arm, told):
+def test_rewards_of_foothold_votes(arm, page):
     _, summary = published("figure_4_left")
     found = summary.variants[arm]
     scores = found.scores
@@ -57,11 +57,11 @@ def test_rewards_of_foothold_votes(arm, told):
     cells += [f"{found.ratio:.3f} {around(*found.ratio_interval, 3)}" if found.ratio else ""]
     reward, success = best("figure_4_left", arm)
     cells += [reward, "" if success is None else f"{100 * success:.1f}"]
-    assert row(*cells) in told
+    assert row(*cells) in page
 
 
 @pytest.mark.parametrize("arm", ARMS)
-def test_learning_curves_of_foothold_votes(arm, told):
+def test_learning_curves_of_foothold_votes(arm, page):
     study, summary = published("figure_4_left")
     runs = [unpacked("figure_4_left") / "runs" / f"{slug(arm)}-s{s}" for s in study.seeds]
     curves = [read_metrics(run) for run in runs if run.is_dir()]
@@ -70,7 +70,7 @@ def test_learning_curves_of_foothold_votes(arm, told):
     for iteration in (5, 20, 50):
         at = [one.columns["center_reward"][iteration - 1] for one in curves]
         cells.append(f"{np.mean(at):.2f} {around(min(at), max(at), 2)}")
-    assert row(*cells) in told
+    assert row(*cells) in page
 
 
 def on_longer_gaps(arm):
@@ -80,22 +80,22 @@ def on_longer_gaps(arm):
     return [results.scores(arm, curve, point) for point in points]
 
 
-def test_success_over_longer_gaps(told):
+def test_success_over_longer_gaps(page):
     _, hybrid, exact, none = (on_longer_gaps(arm) for arm in ARMS)
     for arm in [*ARMS][:3]:
-        assert row(ARMS[arm], *(share(one, 0) for one in on_longer_gaps(arm))) in told
+        assert row(ARMS[arm], *(share(one, 0) for one in on_longer_gaps(arm))) in page
     between = ratio_interval(exact[0].rewards, hybrid[0].rewards)
     found = f"{exact[0].reward / hybrid[0].reward:.2f} times the reward of angular 8x8"
-    assert f"{found} ({between[0]:.2f} to {between[1]:.2f})" in " ".join(told)
-    assert row("none", *(f"{100 * one.success:.0f}" for one in none)) in told
+    assert f"{found} ({between[0]:.2f} to {between[1]:.2f})" in " ".join(page)
+    assert row("none", *(f"{100 * one.success:.0f}" for one in none)) in page
 
 
 @pytest.mark.parametrize("arm", [*PAIR, "no attention"])
-def test_rewards_of_a_dense_controller_by_evolution_strategies(arm, told):
+def test_rewards_of_a_dense_controller_by_evolution_strategies(arm, page):
     _, summary = published("figure_4_left_dense")
     scores = summary.variants[arm].scores
     assert scores.success == 0
-    assert f" {scores.reward:.3f} ± {scores.reward_sd:.3f} ({scores.seeds}" in " ".join(told)
+    assert f" {scores.reward:.3f} ± {scores.reward_sd:.3f} ({scores.seeds}" in " ".join(page)
 
 
 LEARNED = {
@@ -133,15 +133,15 @@ def learned_rows():
         yield row(LEARNED[name], *cells)
 
 
-def test_a_dense_controller_learned_by_ppo(told):
+def test_a_dense_controller_learned_by_ppo(page):
     for one in learned_rows():
-        assert one in told, one
+        assert one in page, one
     _, results = published("figure_4_left_learned")
     cost = {name: found.cost["attention"] for name, found in results.variants.items()}
     one, two = (cost[f"FAVOR+ m = 256, {sided}-sided"] for sided in ("one", "two"))
     hybrid = cost["angular m = n = 8"]
     found = f"{one / hybrid:.2f} times fewer FLOPs of attention (two-sided: {two / hybrid:.2f})"
-    assert found in " ".join(told)
+    assert found in " ".join(page)
 
 
 RATES = ("1e-3", "1e-4", "1e-5")
@@ -158,7 +158,7 @@ def error(values, digits):
     return f"{values.mean():.{digits}f} ± {standard_error(values):.{digits}f}"
 
 
-def test_balls_in_bowls_at_every_learning_rate(told):
+def test_balls_in_bowls_at_every_learning_rate(page):
     study, summary = published("figure_4_right", "episodes=30")
     for group in dict.fromkeys(arm.group for arm in study.arms):
         found = [summary.variants.get(f"{group}, {rate}") for rate in RATES]
@@ -169,10 +169,10 @@ def test_balls_in_bowls_at_every_learning_rate(told):
         if all(found):
             means = [f"{np.mean([one.scores.outcomes.mean() for one in found]):.3f}",
                      f"{np.mean([one.scores.reward for one in found]):.0f}"]  # fmt: skip
-        assert row(named(group), *cells, *means) in told, row(named(group), *cells, *means)
+        assert row(named(group), *cells, *means) in page, row(named(group), *cells, *means)
 
 
-def test_losses_at_every_learning_rate(told):
+def test_losses_at_every_learning_rate(page):
     """Every run's losses are finite; the document has the range of the last ones at each rate."""
     out = unpacked("figure_4_right") / "runs"
     for rate in RATES:
@@ -180,11 +180,11 @@ def test_losses_at_every_learning_rate(told):
         assert len(losses) == 9
         assert all(np.isfinite(one).all() for one in losses)
         last = [one[-1] for one in losses]
-        assert f"{min(last):.3f} to {max(last):.3f} at {rate}" in " ".join(" ".join(told).split())
+        assert f"{min(last):.3f} to {max(last):.3f} at {rate}" in " ".join(" ".join(page).split())
 
 
 @pytest.mark.parametrize("arm", PAIR)
-def test_the_pair_with_the_papers_camera(arm, told):
+def test_the_pair_with_the_papers_camera(arm, page):
     _, summary = published("figure_4_right_500", "episodes=30")
     run = unpacked("figure_4_right_500") / "runs" / f"{slug(arm)}-s0"
     found = summary.variants[arm]
@@ -194,4 +194,4 @@ def test_the_pair_with_the_papers_camera(arm, told):
     cells += [f"{read_metrics(run).columns['val_loss'][-1]:.3f}"]
     cells += [f"{cost['attention'] / 1e6:.0f}", f"{cost['total'] / 1e6:.0f}"]
     cells += [f"{cost['p50_ms']:.1f}"]
-    assert row(*cells) in told, row(*cells)
+    assert row(*cells) in page, row(*cells)
