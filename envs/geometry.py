@@ -119,4 +119,4 @@ class Mirror:
     observation: Mapping[str, Reflection]
     """Reflections by key of the observation; other parts do not change."""
     action: Reflection
-    """Reflection of the action's numbers."""
+    """Reflection of the action's numbers, each about the middle of its range."""

@@ -18,6 +18,7 @@ from training.algorithms.es import ESProgress, EvolutionStrategies, parameter_co
 from training.algorithms.es_config import load_config
 from training.collect.seeds import EVALUATION_SEEDS_FROM
 from training.io import checkpoint
+from training.io.config import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 TOY = "tests.training.toy_env:Toy-v0"
@@ -211,6 +212,11 @@ def test_bad_configurations(job, tmp_path, capsys, changes, sentence):
         assert not (tmp_path / "run" / "metrics.csv").exists()
     else:
         assert not (tmp_path / "run").exists()
+
+
+def test_credit_needs_a_policy_whose_numbers_are_known():
+    with pytest.raises(UserError, match=r"last layer is not that of .*, got terms with Linear"):
+        parameter_columns(torch.nn.Linear(2, 1))
 
 
 def test_bad_command_lines(job, tmp_path, capsys):

@@ -75,13 +75,15 @@ def parameter_columns(policy: SeeingPolicy) -> Tensor:
     Raises:
         UserError: for a controller without such a layer.
     """
-    output = getattr(policy.controller, "output", None)
-    decision = policy.head(torch.zeros(1, policy.head.size))
-    widths = [*(one.shape[-1] for one in decision.choices()), *(1,) * decision.means().shape[-1]]
+    controller: Any = getattr(policy, "controller", policy)  # a custom policy has none
+    output, widths = getattr(controller, "output", None), []
+    if isinstance(policy, SeeingPolicy):
+        decision = policy.head(torch.zeros(1, policy.head.size))
+        widths = [one.shape[-1] for one in decision.choices()] + [1] * decision.means().shape[-1]
     if not isinstance(output, nn.Linear) or output.out_features != sum(widths):
         raise UserError(
             "credit must be shared with a controller whose last layer is not that of the action's "
-            f"numbers, got terms with {type(policy.controller).__name__}"
+            f"numbers, got terms with {type(controller).__name__}"
         )
     columns = torch.repeat_interleave(torch.arange(len(widths)), torch.tensor(widths))
     found = []

@@ -131,7 +131,7 @@ class Explorer(PolicyWorker):
 
     def __init__(self, temperature: float, *others: Any, credit: Credit | None = None) -> None:
         super().__init__(*others)
-        self._env: Any = Recorded(self._env)
+        self._env: Any = Recorded(self._env, credit)
         self._temperature, self._credit = temperature, credit
 
     def run(self, task: Task) -> Rollout:
@@ -148,5 +148,5 @@ class Explorer(PolicyWorker):
         last, samples = np.stack(trying.last), np.stack(trying.samples)
         rewards = np.array(self._env.rewards)[:, None]
         if self._credit is not None:
-            rewards = self._env.judged(self._credit, self._policy.head.judged)
+            rewards = self._env.judged(self._policy.head.judged)
         return Rollout(episode, parts, last, samples, rewards, self._env.terminated)

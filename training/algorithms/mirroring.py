@@ -5,14 +5,20 @@ A task that is the same in a mirror gives every recorded step a second time (Abd
 """
 
 import dataclasses
+import math
+import operator
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 
 from envs import name_of
+from envs.geometry import Reflection
 from policies.common.observation import parts_of
 from training.algorithms.exploration import Rollout
+from training.collect.checked import declared
+from training.command.errors import shown
 from training.io.config import UserError
 
 
@@ -26,33 +32,54 @@ class Mirroring:
         choices: how many values each of the first columns has, which are choices.
 
     Raises:
-        UserError: without a mirror, or for one that is not its own inverse, or does not fit the
-        spaces.
+        UserError: without a mirror, or for one of another form, that is not its own inverse, or
+        that does not fit the spaces.
     """
 
     def __init__(self, env: Any, judged: tuple[int, ...], choices: tuple[int, ...]) -> None:
-        found = env.get_wrapper_attr("mirror") if env.has_wrapper_attr("mirror") else None
+        found, name = declared(env, "mirror"), name_of(env)
         if found is None:
-            raise UserError(f"mirror must be false for {name_of(env)}, which declares none")
-        shapes = {key: part.shape or () for key, part in parts_of(env.observation_space)}
-        left_out = dict(parts_of(env.unwrapped.observation_space)).keys() - shapes
-        self._parts = {k: part for k, part in found.observation.items() if k not in left_out}
-        self._choices = choices
-        for key, reflection in self._parts.items():
-            shape = shapes.get(key, ())
-            axis = reflection.axis
-            size = shape[axis] if -len(shape) <= axis < len(shape) else 0
-            _check(env, reflection, size, f"{key!r} of the observation")
-        _check(env, found.action, len(judged), "the action")
+            raise UserError(f"mirror must be false for {name}, which declares none")
+        try:
+            given, action = dict(found.observation), found.action
+        except (AttributeError, TypeError, ValueError):
+            raise UserError(
+                f"mirror of {name} must be an envs.geometry.Mirror, got {shown(found)}"
+            ) from None
+        parts = dict(parts_of(env.observation_space))
+        own = dict(parts_of(env.unwrapped.observation_space))
+        left_out = own.keys() - parts if parts.keys() <= own.keys() else ()
+        self._parts, self._choices = {}, choices
+        for key in [key for key in given if key not in left_out]:
+            if key not in parts:
+                raise UserError(
+                    f"mirror of {name} must name parts of the observation, which are "
+                    f"{', '.join(parts)}, got {key}"
+                )
+            part, what = parts[key], f"{key!r} of the observation"
+            self._parts[key] = _read(env, given[key], part.shape or (), what)
+            signed = isinstance(part, spaces.Box) and np.dtype(part.dtype).kind != "u"
+            if -1.0 in self._parts[key].sign and not signed:
+                raise UserError(
+                    f"mirror of {name} must have signs of 1 for {what}, which holds no negative "
+                    f"numbers, got -1"
+                )
+        (order, sign), widths = _of_action(env, action), _widths(env.action_space)
         places = {number: column for column, number in enumerate(judged)}
-        order, sign = found.action.order, found.action.sign or (1.0,) * len(judged)
-        self._columns = [places[order[number]] for number in judged]
+        self._columns = [places.get(order[number], -1) for number in judged]
         self._sign = np.array([sign[number] for number in judged], np.float32)
         for column, partner in enumerate(self._columns):
+            number = judged[column]
+            exchanges = f"mirror of {name} exchanges numbers {number} and {order[number]}"
+            if partner < 0:
+                raise UserError(f"{exchanges} of the action, and the policy gives only the first")
             if column < len(choices) and choices[column] != dict(enumerate(choices)).get(partner):
+                raise UserError(f"{exchanges} of the action, which must have the same bins")
+            wide, other = widths[number], widths[order[number]]
+            if not np.isclose(wide, other):
                 raise UserError(
-                    f"mirror of {name_of(env)} exchanges numbers {judged[column]} and "
-                    f"{judged[partner]} of the action, which must have the same bins"
+                    f"{exchanges} of the action, whose ranges must be equally wide, got {wide:g} "
+                    f"and {other:g}"
                 )
 
     def __call__(self, rollout: Rollout) -> Rollout:
@@ -85,11 +112,46 @@ def reflected(values: NDArray[Any], reflection: Any) -> NDArray[Any]:
     return found
 
 
-def _check(env: Any, reflection: Any, size: int, what: str) -> None:
-    order, sign = np.array(reflection.order), np.array(reflection.sign or (1.0,) * size)
-    fits = sorted(order.tolist()) == list(range(size)) and sign.shape == (size,)
-    if not fits or (order[order] != range(size)).any() or not (sign * sign[order] == 1).all():
+def _read(
+    env: Any, reflection: Any, shape: tuple[int, ...], what: str, in_a_row: bool = False
+) -> Reflection:
+    """The reflection of an array of this shape, checked; or also of all its numbers in a row."""
+    name = f"mirror of {name_of(env)}"
+    try:
+        order = tuple(map(operator.index, reflection.order))
+        sign, axis = tuple(map(float, reflection.sign)), operator.index(reflection.axis)
+    except (AttributeError, TypeError, ValueError):
         raise UserError(
-            f"mirror of {name_of(env)} must give {what}, which has {size} numbers along its axis, "
-            "back when it is applied twice"
+            f"{name} must have an envs.geometry.Reflection of whole numbers, signs and an axis for "
+            f"{what}, got {shown(reflection)}"
+        ) from None
+    if in_a_row and len(order) == math.prod(shape):
+        shape, axis = (len(order),), -1
+    size = shape[axis] if -len(shape) <= axis < len(shape) else 0
+    each = sign or (1.0,) * size
+    inverse = sorted(order) == list(range(size)) and len(each) == size
+    if not inverse or any(order[o] != i or each[o] * each[i] != 1 for i, o in enumerate(order)):
+        raise UserError(
+            f"{name} must give {what}, which has {size} numbers along its axis {axis}, back when "
+            f"it is applied twice, got {shown(reflection)}"
         )
+    if {*each} - {1.0, -1.0}:
+        raise UserError(f"{name} must have signs of 1 or -1 for {what}, got {list(sign)}")
+    return Reflection(order, sign, axis)
+
+
+def _of_action(env: Any, reflection: Any) -> tuple[list[int], list[float]]:
+    """Which number of the action each comes from, and its sign, all numbers in a row."""
+    shape = env.action_space.shape or (1,)
+    read, size = _read(env, reflection, shape, "the action", in_a_row=True), math.prod(shape)
+    shape = (size,) if len(read.order) == size else shape
+    order = reflected(np.arange(size).reshape(1, *shape), dataclasses.replace(read, sign=()))
+    return order.ravel().tolist(), reflected(np.ones((1, *shape)), read).ravel().tolist()
+
+
+def _widths(space: Any) -> NDArray[np.float64]:
+    """Widths of the ranges of an action's numbers; those of choices are alike."""
+    if not isinstance(space, spaces.Box):
+        return np.ones(math.prod(space.shape))
+    with np.errstate(over="ignore"):
+        return (space.high.astype(np.float64) - space.low).ravel()

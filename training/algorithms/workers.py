@@ -133,7 +133,7 @@ class EpisodeWorker(PolicyWorker):
         super().__init__(*others)
         self._credit, self._gammas = credit, gammas
         if credit is not None:
-            self._env: Any = Recorded(self._env)
+            self._env: Any = Recorded(self._env, credit)
         self._policy.load_state_dict(state)
         self._sampled: Sampled | None = None
 
@@ -161,7 +161,7 @@ class EpisodeWorker(PolicyWorker):
     def _returns(self) -> NDArray[np.float64] | None:
         if self._credit is None:
             return None
-        rewards = self._env.judged(self._credit, self._policy.head.judged)
+        rewards = self._env.judged(self._policy.head.judged)
         return discounted(rewards, self._gammas)[0]
 
     def _player(self, task: Task) -> Policy:

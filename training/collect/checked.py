@@ -25,8 +25,6 @@ _LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary
 _OBSERVATION = "the observation"
 _SUCCESS = (SUCCESS, "is_success")
 """Keys of `info` that may say whether an episode succeeded; the first has precedence."""
-TERMS = "reward_terms"
-"""Key of `info` with the terms of a reward, and attribute of the environment that declares them."""
 
 
 class EnvironmentFault(UserError):
@@ -247,14 +245,12 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def _reward(self, reward: Any) -> float:
         if type(reward) is not float:
-            array = np.asarray(None if isinstance(reward, list | tuple) else reward)
-            if array.dtype.kind not in "biuf" or array.ndim:
+            if (found := number(reward)) is None:
                 self._refuse(f"the reward is {_kind(reward)}, where one number is needed")
-            reward = float(array)
+            reward = found
         if not -math.inf < reward < math.inf:
             self._refuse(f"the reward is {reward}, where a finite number is needed")
-        number: float = reward
-        return number
+        return reward
 
     def _flag(self, value: Any, name: str) -> bool:
         if type(value) is bool:
@@ -277,8 +273,6 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
                         )
                     info = {**info, SUCCESS: found}
                 break
-        if TERMS in info and not _are_numbers(info[TERMS]):
-            self._refuse(f"info[{TERMS!r}] must hold finite numbers by name, got {info[TERMS]!r}")
         return info
 
 
@@ -297,10 +291,31 @@ def check_expert(expert: Any, env: gymnasium.Env[Any, Any]) -> None:
         )
 
 
-def _are_numbers(terms: Any) -> bool:
-    return isinstance(terms, Mapping) and all(
-        isinstance(value, int | float) and math.isfinite(value) for value in terms.values()
-    )
+def declared(env: gymnasium.Env[Any, Any], name: str) -> Any:
+    """An attribute by which an environment or a wrapper declares something; None without it.
+
+    Raises:
+        EnvironmentFault: for one that fails when it is read.
+    """
+    try:
+        return env.get_wrapper_attr(name)
+    except AttributeError:
+        return None
+    except UserError:
+        raise
+    except Exception as error:  # a property can raise anything
+        raise EnvironmentFault(
+            f"{name} of {envs.name_of(env)} cannot be read: {reason(error)}"
+        ) from error
+
+
+def number(value: Any) -> float | None:
+    """One number of any type as a float; None for anything else."""
+    try:
+        array = np.asarray(None if isinstance(value, list | tuple) else value)
+    except (TypeError, ValueError):
+        return None
+    return float(array) if array.dtype.kind in "biuf" and not array.ndim else None
 
 
 def truth(value: Any) -> bool | None:
