@@ -181,7 +181,8 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         self._walked, self._fell = 0, False
         self._previous_action = np.zeros(self.config.action_size)
         if self._intervals > 1:
-            self._walk(self._course.command(np.zeros(ALL_LEGS)))  # to the first lift-off
+            wide = self._for_all_legs(self._previous_action)
+            self._walk(self._course.command(wide))  # to the first lift-off
             self._course.advance(self._state.position_m)
         return self._observe(), self._info(fell=False)
 

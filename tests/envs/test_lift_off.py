@@ -29,7 +29,15 @@ def make():
 
 @pytest.mark.parametrize(
     "settings",
-    [LIFT_OFF, {"decide": "lift_off"}, {}, {"path_turn": "left"}, {"margin_across": True}, ASIDE],
+    [
+        LIFT_OFF,
+        {"decide": "lift_off"},
+        {"decide": "lift_off", "path_turn": "left"},
+        {},
+        {"path_turn": "left"},
+        {"margin_across": True},
+        ASIDE,
+    ],
 )
 def test_the_terms_add_up_to_the_reward(make, settings):
     """In every form of decision, and they judge every number of an action."""

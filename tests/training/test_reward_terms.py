@@ -1,5 +1,7 @@
 """PPO with a reward, a discount and bins for each number of an action, and mirrored steps."""
 
+from types import SimpleNamespace
+
 import gymnasium
 import numpy as np
 import pytest
@@ -95,13 +97,29 @@ def test_the_terms_are_what_numbers_are_judged_by():
         made.close()
 
 
-def test_a_part_that_is_left_out_is_not_mirrored(tmp_path):
-    changes = {"env": {"observation_keys": ["proprio"]}, "policy": {"bins": [25, 25, 0]}}
+@pytest.mark.parametrize(
+    ("policy", "lifts"),
+    [({"bins": [25, 25, 0]}, {"action_legs": "lifting"}), ({"controller": "mlp"}, {})],
+)
+def test_a_part_that_is_left_out_is_not_mirrored(tmp_path, policy, lifts):
+    """Also where votes for the feet leave out some of the action's numbers."""
+    changes = {"env": {"observation_keys": ["proprio"]}, "policy": policy}
     walk = {"env_id": "SteppingStones-v0", "steps": 8, "episodes": 1, "center_episodes": 1}
-    lifts = {"decide": "lift_off", "action_legs": "lifting", "episode_s": 0.5}
-    changes["env"] |= lifts
+    changes["env"] |= {"decide": "lift_off", "episode_s": 0.5, **lifts}
     job = JOB | walk | changes | {"gammas": None, "iterations": 1, "exploration": 0.4}
     assert len(metrics(train(ppo, job, tmp_path / "run"))) == 1
+
+
+@pytest.mark.parametrize("returns", [[], [1.0], [1.0] * 6, [1.0] * 9])
+def test_returns_of_another_run_are_one_sentence(tmp_path, returns):
+    made = ProximalPolicyOptimisation(PPOConfig(**JOB))
+    try:
+        made.progress.returns = returns
+        start = SimpleNamespace(path=tmp_path, search=made.state()[0])
+        with pytest.raises(UserError, match=f"holds {len(returns)} numbers, where 5 are needed"):
+            made.restore(start, None)
+    finally:
+        made.close()
 
 
 def test_a_mirrored_choice_of_a_negated_number_is_the_opposite_bin():

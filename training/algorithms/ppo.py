@@ -141,6 +141,12 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
         """Load critic and exploration; raises UserError for another run's state."""
         found = {k: v for k, v in start.search.items() if not k.startswith(_OPTIMISER)}
         checkpoint.check_tensors(start.path, "critic", found, self.state()[0])
+        given, needed = len(self.progress.returns), 1 + 2 * len(self._gammas)
+        if self.progress.returns[:1] != [0.0] and given != needed:
+            raise UserError(
+                f"{start.path} is of another run: progress.returns holds {given} numbers, where "
+                f"{needed} are needed"
+            )
         self.log_std.copy_(found.pop(_LOG_STD))
         self.critic.load_state_dict({k.removeprefix(_CRITIC): v for k, v in found.items()})
 
@@ -152,11 +158,11 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
     @property
     def _gammas(self) -> NDArray[np.float64]:
         """Discounts of what actions are judged by."""
-        config, judged = self.config, self.policy.head.judged
+        given, gamma = self.config.gammas, self.config.gamma
         if self._credit is None:
-            return np.array([config.gamma])
-        each = config.gammas or (config.gamma,) * len(judged)
-        return np.array([each[number] for number in judged])
+            return np.array([gamma])
+        judged = self.policy.head.judged  # not all of the action's numbers, with votes
+        return np.array([gamma if given is None else given[number] for number in judged])
 
     @property
     def log_std(self) -> Tensor:
