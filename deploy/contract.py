@@ -1,5 +1,6 @@
 """The contract of an exported model: its inputs, outputs, states, bounds and rate."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,6 +13,7 @@ from deploy.contract_file import FORMAT, VERSION
 from deploy.steps import NOISE, Step
 from envs.signals import ACTION, Signal
 from policies.common.action_parts import ActionParts
+from policies.common.geometry import geometry_of
 
 _MANY = 4096
 """Largest part for which bounds are listed element by element."""
@@ -29,8 +31,7 @@ def contract(
         outside: treatment of observed numbers out of bounds, one of `OUTSIDE`. Invalid values of
         discrete inputs (Discrete, MultiDiscrete, MultiBinary) are always refused.
     """
-    own = env.unwrapped
-    signals = [asdict(one) for one in getattr(own, "signals", ())]
+    signals = [asdict(one) for one in signals_of(env)]
     noise = None
     if step.plan:
         noise = {
@@ -59,13 +60,20 @@ def contract(
         ],
         "noise": noise,
         "outputs": [_output(step.action_space, signals)],
-        "cameras": described(getattr(own, "geometry", None)),
+        "cameras": described(geometry_of(env)),
         "depth_repair": {
             "inside_the_model": False,
             "what": "none: the policy was trained without, or exported with --repair none",
         },
         "action_search": _search(step),
     }
+
+
+def signals_of(env: gymnasium.Env[Any, Any]) -> Sequence[Signal]:
+    """The `signals` that an environment offers; none where it means something else by that name."""
+    found = getattr(env.unwrapped, "signals", ())
+    known = isinstance(found, list | tuple) and all(isinstance(one, Signal) for one in found)
+    return found if known else ()
 
 
 def _search(step: Step) -> dict[str, Any] | None:

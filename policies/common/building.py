@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from attention.registry import options_of
 from foveate_settings import sentence
-from policies.common.geometry import Geometry
+from policies.common.geometry import Geometry, geometry_of
 from policies.common.kinds import AnyPolicyConfig, CustomPolicyConfig, settings_class
 from policies.common.limits import MOST_NUMBERS, build_within, check_numbers, count_numbers
 from policies.common.plugins import admit
@@ -125,7 +125,7 @@ def build_for(
 
     Arguments and errors are those of `build`.
     """
-    geometry = getattr(env.unwrapped, "geometry", None)
+    geometry = geometry_of(env)
     spaces = env.observation_space, env.action_space
     return build(config, *spaces, most_numbers, geometry=geometry, trusted=trusted)
 

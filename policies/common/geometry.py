@@ -86,6 +86,13 @@ PUBLISHED_SHAPE = (24, 32)
 _PROPRIO = 45
 
 
+def geometry_of(env: gymnasium.Env[Any, Any]) -> Any:
+    """The `geometry` that an environment offers; None without one, also where it means something
+    else by that name."""
+    found = getattr(env.unwrapped, "geometry", None)
+    return found if isinstance(getattr(found, "rays", None), Mapping) else None
+
+
 def published(
     observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]
 ) -> Geometry | None:

@@ -4,10 +4,13 @@ import json
 import pickle
 from functools import partial
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 
+from deploy.contract import signals_of
+from policies.common.geometry import geometry_of
 from policies.common.observation import Observations
 from tests.helpers import refused
 from tests.training import fuzzed_env
@@ -19,6 +22,7 @@ from training.collect.episode import run_episode
 from training.interventions.trial import sight
 from training.io import checkpoint
 from training.io.config import UserError
+from training.video.video import frames_a_step
 
 FUZZED = "tests.training.fuzzed_env:Fuzzed-v0"
 
@@ -397,3 +401,20 @@ def test_policies_of_before_read_tables_as_images(tmp_path, monkeypatch):
     assert es.main(["--out", str(tmp_path / "now"), "--set", *words]) == 0
     policy, _ = checkpoint.load_policy(tmp_path / "now")
     assert not policy.inputs.observations.image_parts
+
+
+@pytest.mark.parametrize("value", [None, 0, False, "square", [1, 2], {"rays": 1}, np.ones(2), len])
+def test_attributes_of_another_meaning_are_none_of_ours(value):
+    """An environment may use the names by which others declare cameras, signals and frames."""
+
+    class Odd(gymnasium.Env):
+        observation_space = action_space = spaces.Box(-1, 1, (2,), np.float32)
+        geometry = signals = metadata = value
+        render_mode = "rgb_array"
+
+    env = Odd()
+    env.frames_a_step = value
+    assert geometry_of(env) is None
+    assert len(signals_of(env)) == 0
+    assert frames_a_step(env) == 1
+    assert isinstance(Checked(env).metadata, dict)

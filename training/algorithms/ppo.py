@@ -25,6 +25,7 @@ import policies
 from foveate_extras import needs
 from policies import RunningStatistics
 from policies.common.base_policy import SeeingPolicy
+from policies.common.geometry import geometry_of
 from policies.common.observation import parts_of
 from policies.common.recurrent_state import RecurrentState
 from training.algorithms.credit import Credit, declared_credit, discounted
@@ -127,7 +128,7 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
         with checkpoint.fitting(f"cannot build the critic for {config.env_id}"):
             self.critic: SeeingPolicy = policies.build(
                 critic_settings(self.played, "the configuration"), env.observation_space, value,
-                geometry=getattr(env.unwrapped, "geometry", None), trusted=False,
+                geometry=geometry_of(env), trusted=False,
             )  # fmt: skip
         self.networks = actor, self.critic
         self.model = _make_model(config, env.observation_space, actor, self.critic)

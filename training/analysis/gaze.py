@@ -20,6 +20,7 @@ from pydantic.dataclasses import dataclass
 import envs
 from envs.task import DepthEdges
 from policies import Oracle
+from policies.common.geometry import geometry_of
 from training.collect import environments
 from training.collect.environments import make_env
 from training.collect.episode import run_episode
@@ -93,7 +94,7 @@ def axes_ahead(
     no geometry.
     """
     with make_env(env_id, env) as world:
-        geometry = getattr(world.unwrapped, "geometry", None)
+        geometry = geometry_of(world)
         images = getattr(world.observation_space, "spaces", {})
     rays = {} if geometry is None else geometry.rays
     return {

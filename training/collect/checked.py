@@ -65,6 +65,8 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
             space = getattr(env, name, None)
             if not isinstance(space, gymnasium.Space):
                 self._refuse(f"its {name} is {shown(space)}, where a Gymnasium space is needed")
+        if not isinstance(env.metadata, dict):
+            self.metadata = {}
         # Spaces are those of the beginning, also for an environment that changes them later.
         self.action_space = env.action_space
         self.observation_space = self._space = env.observation_space

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from envs import name_of, task_of
-from policies.common.geometry import published
+from policies.common.geometry import geometry_of, published
 from policies.common.observation import ImageInput, Observations, flat
 from policies.common.policy_inputs import PolicyInputs
 from training.collect.episode import Policy
@@ -39,7 +39,7 @@ class Scene:
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self._env, unwrapped = env, env.unwrapped
         self._name, self._task = name_of(env), task_of(env)
-        self._geometry: Any = getattr(unwrapped, "geometry", None)
+        self._geometry = geometry_of(env)
         self._draws = unwrapped.render_mode == "rgb_array"
         if not self._draws and not self._images(None):
             raise UserError(

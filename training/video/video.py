@@ -186,8 +186,9 @@ class LastInfo(gymnasium.Wrapper):
 def frames_a_step(env: gymnasium.Env[Any, Any]) -> int:
     """Frames that an environment with render mode rgb_array lets a caller draw in a step: its
     `frames_a_step`. It then calls `env.unwrapped.on_frame` at each of them."""
-    drawn = env.unwrapped.render_mode == "rgb_array"
-    return int(getattr(env.unwrapped, "frames_a_step", 1)) if drawn else 1
+    found = getattr(env.unwrapped, "frames_a_step", 1)
+    drawn = env.unwrapped.render_mode == "rgb_array" and isinstance(found, int)
+    return max(found, 1) if drawn else 1
 
 
 class VideoRecorder:
