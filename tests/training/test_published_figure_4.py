@@ -5,7 +5,7 @@ import pytest
 
 from tests.training.published import ROOT, needs_studies, published, short, unpacked
 from training.analysis.evaluator import standard_error
-from training.analysis.intervals import ratio_interval, seeds_interval
+from training.analysis.intervals import mean_interval, ratio_interval
 from training.compare.config import slug
 from training.compare.tables import best_pairs
 from training.io.metrics import read_metrics
@@ -100,43 +100,61 @@ def test_rewards_of_a_dense_controller_by_evolution_strategies(arm, page):
 
 LEARNED = {
     "FAVOR+ m = 256, one-sided": "FAVOR+ 256, one-sided",
-    "FAVOR+ m = 256, two-sided": "FAVOR+ 256, two-sided", **ARMS,
-    "random half": "none, random half", "oracle": "oracle", "blind": "blind (no correction)",
+    "FAVOR+ m = 256, two-sided": "FAVOR+ 256, two-sided",
+    "angular m = n = 8": "angular 8x8", "exact softmax": "exact softmax", "no attention": "none",
+    "random half": "none, random half",
 }  # fmt: skip
 
 
 def learned_rows():
-    """Rows of the dense controllers that PPO trained: over terrains, then while exploring."""
+    """Rows of the dense controllers."""
     study, results = published("figure_4_left_learned")
-    names = [name for name in LEARNED if results.scores(name) is not None]
-    for name in names:
-        found = results.variants.get(name)
-        cells = [LEARNED[name], share(results.scores(name), 0)]
-        cells += [f"{found.ratio:.3f} {around(*found.ratio_interval, 3)}"
-                  if found is not None and found.ratio else ""]  # fmt: skip
+    (curve,) = study.curves
+    (point,) = curve.points
+    for name, words in LEARNED.items():
+        found = results.variants[name]
+        cells = [words, share(found.scores, 0)]
+        cells += [f"{found.ratio:.3f} {around(*found.ratio_interval, 3)}" if found.ratio else ""]
         cells += [best("figure_4_left_learned", name)[0]]
-        (curve,) = study.curves
-        cells += [share(results.scores(name, curve, point), 0) for point in curve.points]
-        yield row(*cells)
-    for name in names:
-        runs = unpacked("figure_4_left_learned") / "runs"
-        shares = [
-            read_metrics(run).columns["success_rate"] for run in runs.glob(f"{slug(name)}-s*")
-        ]
-        if not shares:
-            continue
-        cells = []
-        for iteration in (8, 12, 16):
-            at = 100 * np.array([one[iteration - 1] for one in shares])
-            low, high = seeds_interval(at)
-            cells.append(f"{at.mean():.0f} ({max(low, 0):.0f}-{high:.0f})")
-        yield row(LEARNED[name], *cells)
+        yield row(*cells, share(results.scores(name, curve, point), 0))
 
 
-def test_a_dense_controller_learned_by_ppo(page):
+def learned_while_exploring():
+    """Least and greatest success of the variants after 8 and 16 iterations, and in the last ones of
+    evolution strategies."""
+    runs = unpacked("figure_4_left_learned") / "runs"
+    for stage, iteration in (("-1", 7), ("-1", 15), ("", -1)):
+        found = [
+            100 * np.mean([read_metrics(run).columns["success_rate"][iteration]
+                           for run in runs.glob(f"{slug(name)}-s?{stage}")])
+            for name in LEARNED
+        ]  # fmt: skip
+        yield f"{min(found):.0f}", f"{max(found):.0f}", [*LEARNED.values()][np.argmax(found)]
+
+
+def test_a_dense_controller_learned_by_ppo_and_evolution_strategies(page):
     for one in learned_rows():
         assert one in page, one
-    _, results = published("figure_4_left_learned")
+    study, results = published("figure_4_left_learned")
+    (curve,), name = study.curves, study.headline
+    first = [f"{slug(name)}-s{seed}-1" for seed in study.seeds]
+    for place in ((), (curve, curve.points[0])):
+        before, after = results.of_policies(first, *place), results.scores(name, *place)
+        gain = 100 * (after.outcomes - before.outcomes)
+        mean, (low, high) = gain.mean(), mean_interval(gain)
+        rounded = [f"{100 * one.success + 1e-9:.0f}" for one in (before, after)]
+        found = f"from {' to '.join(rounded)} %, by {mean:+.1f} points ({low:.1f} to {high:.1f})"
+        assert found in " ".join(page), found
+    oracle = results.scores("oracle"), results.scores("oracle", curve, curve.points[0])
+    found = "oracle succeeds on {:.0f} and {:.0f} %".format(
+        *(100 * one.success + 1e-9 for one in oracle)
+    )
+    assert found in " ".join(page)
+    (low, high, _), (least, most, best_one), (last, greatest, _) = learned_while_exploring()
+    assert best_one == "none, random half"
+    found = f"{least} (none) to {most} % (random half) after 16, and {last} to {greatest} % in"
+    assert found in " ".join(page)
+    assert f"{low} to {high} % of episodes succeed" in " ".join(page)
     cost = {name: found.cost["attention"] for name, found in results.variants.items()}
     one, two = (cost[f"FAVOR+ m = 256, {sided}-sided"] for sided in ("one", "two"))
     hybrid = cost["angular m = n = 8"]

@@ -25,7 +25,6 @@ from typing import Any
 
 import yaml
 
-from experiments.experiment import RESULT
 from tests.trials import forked, fuzz
 from tests.trials.kills import Job, contents, differences
 from tests.trials.many import Found, many
@@ -95,7 +94,7 @@ def watched(
 ) -> Callable[[list[str]], int]:
     """A command that notes its operations on files in `folder`, and kills itself before that of
     number `stop`, or after that time."""
-    mine, count = str(folder), 0
+    mine, count, process = str(folder), 0, -1
 
     def operation(name: str, path: object) -> None:
         nonlocal count
@@ -119,10 +118,10 @@ def watched(
         process = os.getpid()
         synced = os.fsync
 
-        def fsync(file: Any) -> None:
-            operation("sync", file)
-            synced(file)
-            operation("sync", file)
+        def fsync(fd: Any) -> None:
+            operation("sync", fd)
+            synced(fd)
+            operation("sync", fd)
 
         os.fsync = fsync
         sys.addaudithook(heard)
@@ -131,14 +130,13 @@ def watched(
             signal.setitimer(signal.ITIMER_REAL, after_s)
         return main(words)
 
-    process = -1
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     return run
 
 
 def _untimed(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of a JSON file without its times."""
-    return {key: value for key, value in pairs if key not in ("seconds", "started")}
+    return {key: value for key, value in pairs if key not in ("seconds", "started", "wall_s")}
 
 
 def seen(folder: Path) -> dict[str, Any]:
@@ -149,7 +147,7 @@ def seen(folder: Path) -> dict[str, Any]:
         is_whole = path.suffix in WHOLE and path.name != METRICS  # its rows have times
         if is_whole and path.is_file() and not path.is_symlink():
             data = path.read_bytes()
-            if path.name == RESULT:  # two runs may have the same rounded times by chance
+            if path.suffix == ".json":  # two runs may have the same rounded times by chance
                 data = json.dumps(json.loads(data, object_pairs_hook=_untimed)).encode()
             found.setdefault(name, hashlib.sha256(data).hexdigest())
         elif path.is_file():
