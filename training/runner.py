@@ -25,7 +25,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 import policies
-from policies.common.geometry import geometry_of
+from policies.common.geometry import camera_rays
 from policies.common.observation import is_table, leaves, parts_of
 from training.algorithms.devices import current_group
 from training.algorithms.feature_maps import announce, begin_from
@@ -410,8 +410,7 @@ def _with_former_layout(config: Any, env: gymnasium.Env, start: Checkpoint | Non
 
 def _note_parts(env: gymnasium.Env, layout: Mapping[str, str]) -> None:
     """Print a note of text that is left out, and each table that is not read as an image."""
-    geometry = geometry_of(env)
-    known = {*layout, *(() if geometry is None else geometry.rays)}
+    known = {*layout, *camera_rays(env)}
     read = dict(parts_of(env.observation_space))
     if text := [key for key, _ in leaves(env.observation_space) if key not in read]:
         print(f"note: {', '.join(text)} is text, which policies leave out", flush=True)

@@ -93,6 +93,12 @@ def geometry_of(env: gymnasium.Env[Any, Any]) -> Any:
     return found if isinstance(getattr(found, "rays", None), Mapping) else None
 
 
+def camera_rays(env: gymnasium.Env[Any, Any]) -> Mapping[str, Any]:
+    """The rays of an environment's cameras by the key of their images; empty without a geometry."""
+    geometry = geometry_of(env)
+    return {} if geometry is None else geometry.rays
+
+
 def published(
     observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]
 ) -> Geometry | None:

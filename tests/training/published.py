@@ -45,6 +45,22 @@ def printed(name, section):
     return {first.strip(): [cell.strip() for cell in cells] for first, *cells in lines}
 
 
+def row(*cells):
+    """A row of a table."""
+    return "".join(f"| {cell} " if cell != "" else "| " for cell in cells) + "|"
+
+
+def around(low, high, digits, of=1):
+    """An interval in brackets."""
+    return f"({of * low:.{digits}f}-{of * high:.{digits}f})"
+
+
+def share(scores, digits=1):
+    """Success and its interval, in percent."""
+    low, high = scores.success_interval
+    return f"{100 * scores.success + 1e-9:.{digits}f} {around(low, high, digits, 100)}"
+
+
 def short(variant):
     """The documents' name of a variant: angular 8x2 has m = 8 and n = 2."""
     name = re.sub(r",? m = n = (\d+)", r" \1x\1", variant.replace(" hybrid", ""))

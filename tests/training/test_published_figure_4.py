@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from tests.training.published import ROOT, needs_studies, published, short, unpacked
+from tests.training.published import (
+    ROOT,
+    around,
+    needs_studies,
+    published,
+    row,
+    share,
+    short,
+    unpacked,
+)  # fmt: skip
 from training.analysis.evaluator import standard_error
 from training.analysis.intervals import mean_interval, ratio_interval
 from training.compare.config import slug
@@ -14,6 +23,7 @@ pytestmark = [needs_studies, pytest.mark.records]
 PAIR = {"FAVOR+ m = 256": "FAVOR+ 256", "angular m = n = 8": "angular 8x8"}
 ARMS = PAIR | {"exact softmax": "exact softmax", "no attention": "none"}
 """The study's name of an arm, and the document's."""
+NAMES = ARMS | {"random half": "none, random half"}
 
 
 @pytest.fixture(scope="module")
@@ -23,17 +33,8 @@ def page():
     return text.splitlines()
 
 
-def row(*cells):
-    return "".join(f"| {cell} " if cell else "| " for cell in cells) + "|"
-
-
-def around(low, high, digits, of=1):
-    return f"({of * low:.{digits}f}-{of * high:.{digits}f})"
-
-
-def share(scores, digits=1):
-    low, high = scores.success_interval
-    return f"{100 * scores.success + 1e-9:.{digits}f} {around(low, high, digits, 100)}"
+def named(arm):
+    return NAMES.get(arm, short(arm))
 
 
 def best(name, arm):
@@ -98,22 +99,13 @@ def test_rewards_of_a_dense_controller_by_evolution_strategies(arm, page):
     assert f" {scores.reward:.3f} ± {scores.reward_sd:.3f} ({scores.seeds}" in " ".join(page)
 
 
-LEARNED = {
-    "FAVOR+ m = 256, one-sided": "FAVOR+ 256, one-sided",
-    "FAVOR+ m = 256, two-sided": "FAVOR+ 256, two-sided",
-    "angular m = n = 8": "angular 8x8", "exact softmax": "exact softmax", "no attention": "none",
-    "random half": "none, random half",
-}  # fmt: skip
-
-
 def learned_rows():
     """Rows of the dense controllers."""
     study, results = published("figure_4_left_learned")
     (curve,) = study.curves
     (point,) = curve.points
-    for name, words in LEARNED.items():
-        found = results.variants[name]
-        cells = [words, share(found.scores, 0)]
+    for name, found in results.variants.items():
+        cells = [named(name), share(found.scores, 0)]
         cells += [f"{found.ratio:.3f} {around(*found.ratio_interval, 3)}" if found.ratio else ""]
         cells += [best("figure_4_left_learned", name)[0]]
         yield row(*cells, share(results.scores(name, curve, point), 0))
@@ -123,13 +115,14 @@ def learned_while_exploring():
     """Least and greatest success of the variants after 8 and 16 iterations, and in the last ones of
     evolution strategies."""
     runs = unpacked("figure_4_left_learned") / "runs"
+    names = [arm.name for arm in published("figure_4_left_learned")[0].arms]
     for stage, iteration in (("-1", 7), ("-1", 15), ("", -1)):
         found = [
             100 * np.mean([read_metrics(run).columns["success_rate"][iteration]
                            for run in runs.glob(f"{slug(name)}-s?{stage}")])
-            for name in LEARNED
+            for name in names
         ]  # fmt: skip
-        yield f"{min(found):.0f}", f"{max(found):.0f}", [*LEARNED.values()][np.argmax(found)]
+        yield f"{min(found):.0f}", f"{max(found):.0f}", names[np.argmax(found)]
 
 
 def test_a_dense_controller_learned_by_ppo_and_evolution_strategies(page):
@@ -151,7 +144,7 @@ def test_a_dense_controller_learned_by_ppo_and_evolution_strategies(page):
     )
     assert found in " ".join(page)
     (low, high, _), (least, most, best_one), (last, greatest, _) = learned_while_exploring()
-    assert best_one == "none, random half"
+    assert best_one == "random half"
     found = f"{least} (none) to {most} % (random half) after 16, and {last} to {greatest} % in"
     assert found in " ".join(page)
     assert f"{low} to {high} % of episodes succeed" in " ".join(page)
@@ -163,10 +156,6 @@ def test_a_dense_controller_learned_by_ppo_and_evolution_strategies(page):
 
 
 RATES = ("1e-3", "1e-4", "1e-5")
-
-
-def named(group):
-    return ARMS.get(group, short(group))
 
 
 def error(values, digits):

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.training.published import ROOT, needs_studies, published, unpacked
+from tests.training.published import ROOT, needs_studies, published, row, share, unpacked
 from training.compare.config import slug
 from training.io.metrics import read_metrics
 
@@ -18,17 +18,6 @@ NAMES = {DENSE: DENSE, "without images": "trained without images", "oracle": "or
 @pytest.fixture(scope="module")
 def page():
     return (ROOT / "docs" / "results" / "summary.md").read_text().splitlines()
-
-
-def row(*cells):
-    return "".join(f"| {cell} " if cell != "" else "| " for cell in cells) + "|"
-
-
-def share(scores):
-    if scores is None:
-        return ""
-    low, high = (100 * end for end in scores.success_interval)
-    return f"{100 * scores.success:.1f} ({low:.1f}-{high:.1f})"
 
 
 def rows():

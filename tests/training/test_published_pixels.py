@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.training.published import ROOT, needs_studies, published, unpacked
+from tests.training.published import ROOT, needs_studies, published, row, share, unpacked
 from training.compare.config import slug
 from training.io.metrics import read_metrics
 
@@ -26,11 +26,6 @@ def curves(name):
     return np.array([read_metrics(run).columns["success_rate"] for run in found])
 
 
-def share(scores):
-    low, high = (100 * end for end in scores.success_interval)
-    return f"{100 * scores.success:.0f} ({low:.0f}-{high:.0f})"
-
-
 def rows():
     _, results = published(NAME)
     costs = json.loads((unpacked(NAME) / "costs.json").read_text())["costs"]
@@ -40,17 +35,17 @@ def rows():
 
     for name, words in NAMES.items():
         by_seed = [f"{100 * one.success:.0f}" for one in results.by_seed(name).values()]
-        cells = [words, " ".join(by_seed), share(results.scores(name))]
+        cells = [words, " ".join(by_seed), share(results.scores(name), 0)]
         cells += [f"{100 * curves(name)[:, -1].mean():.0f}", *cost(name)]
-        cells += [share(results.scores(FINE + name)), *cost(FINE + name)]
-        yield f"| {' | '.join(cells)} |"
+        cells += [share(results.scores(FINE + name), 0), *cost(FINE + name)]
+        yield row(*cells)
 
 
 def test_rows():
     page = (ROOT / "docs" / "results" / "summary.md").read_text()
     for one in rows():
         assert one in page.splitlines(), one
-    study, results = published(NAME)
+    _, results = published(NAME)
     assert results.scores("blind").success == 0
     assert f"the oracle succeeds on {100 * results.scores('oracle').success:.0f} %" in page
     pixels, means = (100 * results.scores(name).success for name in OPPOSED)
@@ -59,4 +54,4 @@ def test_rows():
     for name, least, most in (("angular m = n = 8", 0, 0), *((name, 0.9, 1) for name in OPPOSED)):
         for file in (unpacked(NAME) / "gaze").glob(f"{slug(name)}-s*"):
             assert least <= json.loads(file.read_text())["past_kept"] <= most
-    assert all(curves(name).max() < 0.8 for name in [arm.name for arm in study.arms])
+    assert all(curves(name).max() < 0.8 for name in results.variants)

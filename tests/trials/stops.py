@@ -147,7 +147,7 @@ def seen(folder: Path) -> dict[str, Any]:
         is_whole = path.suffix in WHOLE and path.name != METRICS  # its rows have times
         if is_whole and path.is_file() and not path.is_symlink():
             data = path.read_bytes()
-            if path.suffix == ".json":  # two runs may have the same rounded times by chance
+            if path.suffix == ".json":  # rounded times of two runs may be equal
                 data = json.dumps(json.loads(data, object_pairs_hook=_untimed)).encode()
             found.setdefault(name, hashlib.sha256(data).hexdigest())
         elif path.is_file():

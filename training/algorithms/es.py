@@ -67,7 +67,7 @@ class ESSaved(Saved):
     search: dict[str, Finite]
 
 
-def parameter_columns(policy: SeeingPolicy) -> Tensor:
+def parameter_columns(policy: nn.Module) -> Tensor:
     """The return that judges each searched parameter, (parameters,): the column of the policy's
     samples (choices, then numbers) that a row of the controller's last layer belongs to, or, for
     all other parameters, the number of columns.

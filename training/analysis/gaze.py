@@ -20,7 +20,7 @@ from pydantic.dataclasses import dataclass
 import envs
 from envs.task import DepthEdges
 from policies import Oracle
-from policies.common.geometry import geometry_of
+from policies.common.geometry import camera_rays
 from training.collect import environments
 from training.collect.environments import make_env
 from training.collect.episode import run_episode
@@ -94,9 +94,8 @@ def axes_ahead(
     no geometry.
     """
     with make_env(env_id, env) as world:
-        geometry = geometry_of(world)
+        rays = camera_rays(world)
         images = getattr(world.observation_space, "spaces", {})
-    rays = {} if geometry is None else geometry.rays
     return {
         key: tuple(_axis_ahead(one) for one in rays[key].reshape(-1, *rays[key].shape[-3:]))
         for key in images

@@ -339,12 +339,11 @@ def with_former_layout(settings: Any, env: gymnasium.Env, checkpoint: Checkpoint
     """A policy's settings with tables read as images (`policies.common.observation.is_table`) if
     the checkpoint's policy, of an earlier version, reads them so, by the shapes of its tensors."""
     import policies
-    from policies.common.geometry import geometry_of
+    from policies.common.geometry import camera_rays
     from policies.common.observation import is_table, parts_of
 
     given: Any = getattr(settings, "layout", None)
-    geometry = geometry_of(env)
-    known = {} if geometry is None else geometry.rays
+    known = camera_rays(env)
     tables = [key for key, part in parts_of(env.observation_space) if is_table(key, part)]
     tables = [key for key in tables if given is not None and key not in {*given, *known}]
     if not tables:
